@@ -11,7 +11,7 @@ from pytest_tfperf.core.setting import Setting, variable
 from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.bench.comparing import OtherSide
     from pytest_tfperf.bench.session import Session
     from pytest_tfperf.bench.task import Profiler
     from pytest_tfperf.core.figure import Figure

@@ -21,7 +21,7 @@ from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.core.workload import DISTRIBUTED, Trainer, Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.breakdown import products_fraction
-from pytest_tfperf.judging.steady_state import in_steady_state
+from pytest_tfperf.judging.validity import in_steady_state
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
 

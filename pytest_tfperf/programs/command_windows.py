@@ -15,7 +15,7 @@ from pytest_tfperf.core.figure import FIRST_STEP, Figure
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Plan, Run, Window, WindowObserver
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.steady_state import in_steady_state
+from pytest_tfperf.judging.validity import in_steady_state
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import Program
 from pytest_tfperf.programs.output_reader import Reader

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pytest_tfperf.bench.comparing import compare
-from pytest_tfperf.bench.other_side import OtherSide
+from pytest_tfperf.bench.comparing import OtherSide, compare
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.bench.task import Task

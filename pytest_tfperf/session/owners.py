@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias
+from pathlib import Path
+from typing import Final, Self
 
 import pytest
 
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError, known_names
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-_PLACES: Final = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
-_SECTION = re.compile(r"\^?\[[^\]]+\](?:\[\d+\])?(.*)")
-_WILDCARD = re.compile(r"(/\*\*/|^\*\*/|/\*\*$|\*+|\?)")
-_AS_REGEX: Final = {"/**/": "/(?:.*/)?", "**/": "(?:.*/)?", "/**": "/.*", "?": "[^/]"}
-
-Rules: TypeAlias = Sequence[tuple[re.Pattern[str], str]]
-"""Patterns of paths, and the owners of each in one text, as in "@ada @org/team"."""
 
 
 class Owners:
@@ -44,9 +33,7 @@ class Owners:
             if fnmatchcase(item.nodeid, pattern):
                 return owner
         path = item.path.resolve()
-        if not path.is_relative_to(self._root):
-            return ""
-        return owners_of(path.relative_to(self._root).as_posix(), self._rules)
+        return self._files.of(path.relative_to(self._root).as_posix()) if path.is_relative_to(self._root) else ""
 
     @cached_property
     def _root(self) -> Path:
@@ -55,47 +42,9 @@ class Owners:
         return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
 
     @cached_property
-    def _rules(self) -> Rules:
-        return rules_of(self._root)
+    def _files(self) -> CodeOwners:
 
-
-def rules_of(root: Path) -> Rules:
-    """Read the first CODEOWNERS file where GitHub and GitLab look; no rules where none can be read."""
-    for place in _PLACES:
-        with suppress(OSError):
-            return parse_code_owners((root / place).read_text(encoding="utf-8", errors="replace"))
-    return []
-
-
-def parse_code_owners(text: str) -> Rules:
-    """Parse a CODEOWNERS file. The heading of a section of GitLab's may give owners to lines that name none."""
-    rules, default = [], ""
-    for line in filter(None, map(str.strip, text.splitlines())):
-        if section := _SECTION.fullmatch(line):
-            default = section[1].strip()
-        elif not line.startswith("#"):
-            pattern, *owners = re.split(r"(?<!\\)\s+", line.partition(" #")[0].strip())
-            rules.append((_regex(pattern.replace("\\ ", " ")), " ".join(owners) or default))
-    return rules
-
-
-def owners_of(path: str, rules: Rules) -> str:
-    """Return the owners of a path from the repository's root, by the last rule that matches; "" for none."""
-    for pattern, owners in reversed(rules):
-        if pattern.fullmatch(path):
-            return owners
-    return ""
-
-
-def _regex(pattern: str) -> re.Pattern[str]:
-    """Make a regular expression of a pattern, which is one of .gitignore's."""
-    inner = pattern.strip("/")
-    # A slash at the begin or in the middle ties a pattern to the root.
-    anywhere = "" if "/" in pattern.rstrip("/") else "(?:.*/)?"
-    parts = (_AS_REGEX.get(part, "[^/]*" if part[:1] == "*" else re.escape(part)) for part in _WILDCARD.split(inner))
-    # A folder's files belong to its owner, and `docs/*` names no folder of docs.
-    below = "/.*" if pattern.endswith("/") else "" if inner.endswith("/*") else "(?:/.*)?"
-    return re.compile(f"{anywhere}{''.join(parts)}{below}")
+        return CodeOwners.of_repository(self._root)
 
 
 def keep_owned(config: pytest.Config, items: list[pytest.Item], owners: Owners, name: str) -> None:
@@ -121,3 +70,53 @@ def _named_by(mark: pytest.Mark, item: pytest.Item) -> str:
             f"{item.nodeid}: its mark `owner` names no owner", next_step='Write @pytest.mark.owner("NAME")'
         )
     return name.strip()
+
+
+_PLACES: Final = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
+_SECTION = re.compile(r"\^?\[[^\]]+\](?:\[\d+\])?(.*)")
+_WILDCARD = re.compile(r"(/\*\*/|^\*\*/|/\*\*$|\*+|\?)")
+_AS_REGEX: Final = {"/**/": "/(?:.*/)?", "**/": "(?:.*/)?", "/**": "/.*", "?": "[^/]"}
+
+
+@dataclass(frozen=True, slots=True)
+class CodeOwners:
+    """The rules of a CODEOWNERS file: patterns of paths, and the owners of each in one text, as in "@ada @org/team"."""
+
+    rules: tuple[tuple[re.Pattern[str], str], ...] = ()
+
+    @classmethod
+    def of_repository(cls, root: Path) -> Self:
+        """Read the first of the files where GitHub and GitLab look; no rules where none can be read."""
+        for place in _PLACES:
+            try:
+                return cls.parse((root / place).read_text(encoding="utf-8", errors="replace"))
+            except OSError:
+                continue
+        return cls()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse a file's text. The heading of a section of GitLab's may give owners to lines that name none."""
+        rules, default = [], ""
+        for line in filter(None, map(str.strip, text.splitlines())):
+            if section := _SECTION.fullmatch(line):
+                default = section[1].strip()
+            elif not line.startswith("#"):
+                pattern, *owners = re.split(r"(?<!\\)\s+", line.partition(" #")[0].strip())
+                rules.append((_regex(pattern.replace("\\ ", " ")), " ".join(owners) or default))
+        return cls(tuple(rules))
+
+    def of(self, path: str) -> str:
+        """Return the owners of a path from the repository's root, by the last rule that matches; "" for none."""
+        return next((owners for pattern, owners in reversed(self.rules) if pattern.fullmatch(path)), "")
+
+
+def _regex(pattern: str) -> re.Pattern[str]:
+    """Make a regular expression of a pattern, which is one of .gitignore's."""
+    inner = pattern.strip("/")
+    # A slash at the begin or in the middle ties a pattern to the root.
+    anywhere = "" if "/" in pattern.rstrip("/") else "(?:.*/)?"
+    parts = (_AS_REGEX.get(part, "[^/]*" if part[:1] == "*" else re.escape(part)) for part in _WILDCARD.split(inner))
+    # A folder's files belong to its owner, and `docs/*` names no folder of docs.
+    below = "/.*" if pattern.endswith("/") else "" if inner.endswith("/*") else "(?:/.*)?"
+    return re.compile(f"{anywhere}{''.join(parts)}{below}")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.session.owners import owners_of, parse_code_owners, rules_of
+from pytest_tfperf.session.owners import CodeOwners
 
 FILE = """
 # The examples of GitHub's page
@@ -50,20 +50,20 @@ perf/vision/own.py @own
     ],
 )
 def test_the_last_pattern_that_matches_names_the_owners(path: str, owner: str) -> None:
-    assert owners_of(path, parse_code_owners(FILE)) == owner
+    assert CodeOwners.parse(FILE).of(path) == owner
 
 
 @pytest.mark.parametrize("place", ["CODEOWNERS", ".github/CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS"])
 def test_it_is_found_where_github_and_gitlab_look(tmp_path: Path, place: str) -> None:
     (tmp_path / place).parent.mkdir(exist_ok=True)
     (tmp_path / place).write_text("* @ada")
-    assert owners_of("a.py", rules_of(tmp_path)) == "@ada"
+    assert CodeOwners.of_repository(tmp_path).of("a.py") == "@ada"
 
 
 def test_a_repository_without_the_file_has_no_owners(tmp_path: Path) -> None:
-    assert owners_of("a.py", rules_of(tmp_path)) == ""
+    assert CodeOwners.of_repository(tmp_path).of("a.py") == ""
 
 
 @given(st.text())
 def test_no_text_breaks_it(text: str) -> None:
-    owners_of("a/b.py", parse_code_owners(text))
+    CodeOwners.parse(text).of("a/b.py")

@@ -8,7 +8,7 @@ from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.bench.comparing import OtherSide
     from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.session_verdicts import SessionResult
 

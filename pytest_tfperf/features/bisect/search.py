@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, final
 
-from pytest_tfperf.bench.other_side import OtherSide
+from pytest_tfperf.bench.comparing import OtherSide
 from pytest_tfperf.console.pytest_process import run_pytest
 from pytest_tfperf.console.session_settings import root
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED

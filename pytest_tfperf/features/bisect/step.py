@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.bench.other_side import OtherSide
+from pytest_tfperf.bench.comparing import OtherSide
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.errors import MeasurementError, TfperfError, UserCodeFailed

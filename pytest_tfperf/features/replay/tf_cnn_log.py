@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import NamedTuple
 
+from pytest_tfperf.core.plain_json import from_json
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import worst_loss
 from pytest_tfperf.core.workload import Precision, VariableUpdate, Workload
 from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.programs.formats import TF_CNN_STEP
-from pytest_tfperf.programs.own_formats import json_object
 from pytest_tfperf.programs.reading import to_float
 
 # Control sequences (colours, cursor movements), and those that set a terminal's title or a link.
@@ -246,11 +246,20 @@ def _printed_lines(text: str) -> Iterator[tuple[int, str]]:
     """Each printed line, with the number of its line in the log, from 1."""
     text = text.replace("\0", "")  # a log that was emptied while a program wrote to it begins with zeros
     for number, line in enumerate(_LINE_ENDS.split(text), start=1):
-        fields = json_object(line) if line.lstrip().startswith("{") else None
-        messages = (fields[key] for key in _MESSAGES if fields and key in fields)
-        message = next((value for value in messages if isinstance(value, str)), None)
-        for printed in _LINE_ENDS.split(line if message is None else message.rstrip("\r\n")):
+        for printed in _LINE_ENDS.split(_unwrapped(line)):
             yield number, _ESCAPES.sub("", printed)
+
+
+def _unwrapped(line: str) -> str:
+    """The message in a JSON object of a log; any other line as it is."""
+    if not line.lstrip().startswith("{"):
+        return line
+    try:
+        fields = from_json(line)
+    except ValueError:
+        return line
+    messages = [fields[key] for key in _MESSAGES if isinstance(fields.get(key), str)]
+    return messages[0].rstrip("\r\n") if messages else line
 
 
 def _facts_in(line: str, number: int) -> Iterator[Fact]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.bench.other_side import State
+from pytest_tfperf.bench.comparing import State
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
