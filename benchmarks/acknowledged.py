@@ -41,7 +41,15 @@ def acknowledged(verdict: Verdict) -> Acknowledgement:
     assert size is not None, "a loss by the baseline has a size"
     change, worst = size
     return Acknowledgement(
-        machine="box", test="t.py::t", figure="throughput", change=change, worst=worst, until=DAY, why="simulated"
+        machine="box",
+        test="t.py::t",
+        workload="program",
+        topology="1x1",
+        figure="throughput",
+        change=change,
+        worst=worst,
+        until=DAY,
+        why="simulated",
     )
 
 

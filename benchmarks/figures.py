@@ -39,8 +39,7 @@ from pytest_tfperf.core.verdict import Outcome, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.noise import noise_of
-from pytest_tfperf.judging.thresholds import TOO_NOISY_TO_GATE, detectable, screen_error
+from pytest_tfperf.judging.noise import TOO_NOISY_TO_GATE, detectable, noise_of, screen_error
 from pytest_tfperf.workers.local import LocalLauncher
 from tests.helpers.measurements import figure_evidence
 

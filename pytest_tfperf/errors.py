@@ -181,7 +181,7 @@ def worded(path: object, verb: str, next_step: str = "", *, kind: type[TfperfErr
     Args:
         path: the file or folder.
         verb: "read", "written" or "run".
-        next_step: the advice; where the disk is full it is to free space.
+        next_step: the advice, but where the disk is full, or a file is in the way of what is to be written.
         kind: the type of the error.
     """
     try:
@@ -189,10 +189,12 @@ def worded(path: object, verb: str, next_step: str = "", *, kind: type[TfperfErr
     except UnicodeDecodeError:
         raise kind(f"{path} can't be {verb}: it is not UTF-8", next_step=next_step) from None
     except OSError as error:
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise kind(
-            f"{path} can't be {verb}: {error.strerror or error}", next_step="Free some space" if is_full else next_step
-        ) from None
+        why = error.strerror or str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            next_step = "Free some space"
+        elif verb == "written" and error.errno in (errno.EEXIST, errno.ENOTDIR, errno.ELOOP):
+            why, next_step = "a file is in its way", "Move that file away"
+        raise kind(f"{path} can't be {verb}: {why}", next_step=next_step) from None
 
 
 def one_of(kind: str, name: object, good: object) -> str:

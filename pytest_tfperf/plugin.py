@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors, xdist
+from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors
 from pytest_tfperf.session.owners import keep_owned
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.selecting import (
@@ -41,13 +41,13 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Add the `tfperf` group."""
     options.add_options(parser)
     config: Any = pluginmanager.get_plugin("pytestconfig")
-    usage_errors.hide_in_errors_of(parser, config)
-    with usage_errors.with_status_of_features(config), usage_errors.as_usage_error():
+    usage_errors.hide_in_errors_of(parser)
+    with usage_errors.as_usage_error():
         options.refuse_unknown_update(config.invocation_params.args)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the hooks that name users' own models, pipelines and workloads."""
+    """Add the hooks that name users' own models and pipelines."""
     pluginmanager.add_hookspecs(hookspecs)
 
 
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(catalogue.forget())
         _register_names(config)
         state = config.stash[SESSION] = SessionState(options.read_settings(config))
-        if not xdist.is_xdist_worker(config):
+        if not running.is_xdist_worker(config):
             state.prepare()
 
 
@@ -70,11 +70,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_load_initial_conftests(
-    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
-) -> Generator[None]:
-    """Leave `--update-baselines` to others; end with a feature's status where a conftest.py can't be loaded."""
-    with usage_errors.with_status_of_features(early_config), usage_errors.as_usage_error():
+def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Generator[None]:
+    """Leave `--update-baselines` to a conftest.py that has an option of that name."""
+    with usage_errors.as_usage_error():
         yield
         options.take_short_option(parser, args)
 
@@ -82,7 +80,7 @@ def pytest_load_initial_conftests(
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int, int]:
     """Show no password of a URL that was given in the place of a path; let features know the final exit status."""
-    with usage_errors.with_status_of_features(config), usage_errors.without_passwords_in():
+    with usage_errors.without_passwords_in():
         return running.exited(config, (yield))
 
 
@@ -120,14 +118,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return  # a session without throughput tests stays as it is without us
     running.end_in_order_on_sigterm(session.config)
     terminal.connect_progress_line(session.config, state)
-    if not xdist.is_xdist_worker(session.config):
+    if not running.is_xdist_worker(session.config):
         with usage_errors.as_usage_error(), terminal.progress_by_the_clock(state):
             state.check_stores()
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say how many tests there are, how long they will take, and which of them can't run."""
-    return [] if xdist.is_xdist_worker(config) else terminal.header(config, config.stash[SESSION])
+    return [] if running.is_xdist_worker(config) else terminal.header(config, config.stash[SESSION])
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -227,16 +225,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers, set the exit status, and write what was asked for: there may be no terminal to do it."""
     state = session.config.stash[SESSION]
     state.opened.close()
-    xdist.tell_controller(session.config, state)
     session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
-    if not xdist.is_xdist_worker(session.config):
+    if running.is_xdist_worker(session.config):
+        running.tell_controller(session.config, state)
+    else:
         state.conclude()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Count the throughput tests that a worker of pytest-xdist did not measure."""
-    xdist.hear_worker(node, node.config.stash[SESSION])
+    running.hear_worker(node, node.config.stash[SESSION])
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:

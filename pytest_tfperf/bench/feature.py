@@ -11,7 +11,7 @@ from pytest_tfperf.core.setting import Setting, variable
 from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.bench.comparing import OtherSide
     from pytest_tfperf.bench.session import Session
     from pytest_tfperf.bench.task import Profiler
     from pytest_tfperf.core.figure import Figure
@@ -53,9 +53,6 @@ class Feature:
         profiler: the profiler of confirmed regressions and new baselines; the session's engine takes its runs.
         session_verdicts: further verdicts on these machines, when all tests have run. Raises TfperfError.
         properties: the JUnit properties of a test's decided results.
-        exit_status: the status that pytest ends with in place of the given one.
-        usage_status: the status in place of 4 where pytest ends before it has settings, from its command line; always
-            called.
         session_ended: write the files that were asked for; gives lines for the user.
         exited: correct what they say of the exit status, which other plugins may change after `session_ended`.
     """
@@ -72,8 +69,6 @@ class Feature:
     profiler: Callable[[Session], Profiler | None] = _none
     session_verdicts: Callable[[Session, Sequence[str]], Iterable[SessionVerdict]] = _nothing
     properties: Callable[[Sequence[Measurement]], Sequence[tuple[str, object]]] = _nothing
-    exit_status: Callable[[Settings, Callable[[], SessionResult], int], int | None] = _none
-    usage_status: Callable[[Sequence[str]], int | None] = _none
     session_ended: Callable[[Session, SessionResult], Iterable[Line | str]] = _nothing
     exited: Callable[[Settings, int], None] = _none
 

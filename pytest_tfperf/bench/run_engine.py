@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.bench.disturbance_guard import TRIES, DisturbanceGuard, Observation, temperatures
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
-from pytest_tfperf.bench.step_profile import StepProfiler
-from pytest_tfperf.bench.windows import interleave, time_windows, with_figures
+from pytest_tfperf.bench.windows import StepProfiler, interleave, time_windows, with_figures
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards

@@ -11,15 +11,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from operator import attrgetter
 from typing import Final
 
 from pytest_tfperf.bench.bench import Bench
-from pytest_tfperf.bench.controls import Controls
+from pytest_tfperf.bench.comparing import OtherSide
 from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard
 from pytest_tfperf.bench.feature import Feature, first
 from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.other_side import OtherSide
+from pytest_tfperf.bench.recording import Controls
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.acknowledgement import Acknowledgement
@@ -349,7 +348,6 @@ class Session:
         may_move = target.is_own_row and (not isinstance(workload, Command) or workload.runs_this_python)
         other = references.launcher_for(target.baseline) if references and may_move else None
         side = Side(workload=workload, topology=topology, launcher=self.here, name=name)
-        # Entries that name no call come first, so that one of this very call replaces them.
         losses = [loss for loss in known if loss.is_of(topology.machine, test, key)]
         return Task(
             test=test,
@@ -359,5 +357,5 @@ class Session:
             reference_environment=None if other is None else replace(side, launcher=other),
             target=target,
             tolerance=target.tolerance(tolerance, Tolerance.of(settings.tolerance)),
-            acknowledged={loss.figure: loss for loss in sorted(losses, key=attrgetter("workload"))},
+            acknowledged={loss.figure: loss for loss in losses},
         )

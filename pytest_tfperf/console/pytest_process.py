@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from typing import Any, Final
 from pytest_tfperf.console.output import note
 from pytest_tfperf.console.session_settings import ini_file
 from pytest_tfperf.core.setting import DEFAULT, Setting, variable
+from pytest_tfperf.core.settings import TOLD
 from pytest_tfperf.workers.process_end import die_with_parent
 
 PROGRESS: Final = "tfperf: test "
@@ -27,7 +29,7 @@ _OF_OTHERS: Final = ("--junitxml", "--junit-xml", "--log-file", "--report-log", 
 
 def run_pytest(
     arguments: Sequence[str],
-    variables: Mapping[str, str],
+    told: Mapping[str, object],
     outputs: Collection[Setting[Any]],
     each_line: Callable[[str], object] = lambda _: None,
 ) -> tuple[int, str]:
@@ -40,7 +42,7 @@ def run_pytest(
 
     Args:
         arguments: of pytest.
-        variables: those that are added to this process's.
+        told: `slowed` or `bisect_step` of the session's `Settings`, as JSON has them.
         outputs: the settings that name where results go; they are left at their defaults.
         each_line: gets each line of the output as soon as it is printed.
     """
@@ -49,7 +51,7 @@ def run_pytest(
     lines: list[str] = []
     with subprocess.Popen(
         [sys.executable, "-m", "pytest", *arguments, *_no_reports(arguments, outputs)],
-        env={**inherited, **silent, **variables},
+        env={**inherited, **silent, TOLD: json.dumps(told)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

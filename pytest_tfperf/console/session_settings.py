@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pytest_tfperf.core.setting import folder, parsed, variable
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, worded
 
 T = TypeVar("T")
 
@@ -57,10 +57,8 @@ def ini_file(start: Path) -> IniFile | None:
 
 
 def _text(path: Path) -> str:
-    try:
+    with worded(path, "read", "Repair it, or name another folder"):
         return path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TfperfError(f"{path} can't be read: {error}", next_step="Repair it, or name another folder") from None
 
 
 def _values(text: str, path: Path) -> dict[str, Any]:

@@ -49,8 +49,7 @@ class Acknowledgement:
     Args:
         machine: the machine's key.
         test: pytest's node id.
-        workload, topology: of the call, as in the key of its baseline; both "" in files of version 1, whose entries are
-            of the only call that the test makes.
+        workload, topology: of the call, as in the key of its baseline.
         figure: "throughput" or the name of another figure.
         change: the change that was acknowledged, without the drift common to all tests.
         worst: the worse end of its 95 % confidence interval.
@@ -63,8 +62,8 @@ class Acknowledgement:
 
     machine: str
     test: str
-    workload: str = ""
-    topology: str = ""
+    workload: str
+    topology: str
     figure: str
     change: float
     worst: float
@@ -82,13 +81,12 @@ class Acknowledgement:
 
     @property
     def call(self) -> str:
-        """The workload and topology in words; "" where it names no call."""
-        return f"{self.workload} on {self.topology}" if self.workload else ""
+        """The workload and topology in words."""
+        return f"{self.workload} on {self.topology}"
 
     def is_of(self, machine: str, test: str, key: Key) -> bool:
-        """Whether it is about a figure of this call; one that names no call is about any of the test's calls."""
-        call = self.workload, self.topology
-        return (self.machine, self.test) == (machine, test) and call in (("", ""), key[:2])
+        """Whether it is about a figure of this call."""
+        return (self.machine, self.test, self.workload, self.topology) == (machine, test, *key[:2])
 
     def days_left(self, day: date) -> int:
         """Return the days from one day until the last on which it holds; negative past the end."""

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 DEFAULT_TOLERANCE: Final = 0.02
 
+TOLD: Final = "_TFPERF_TOLD"
+"""The variable by which `tfperf trial` and `tfperf bisect` tell the sessions that they start `Settings.slowed` and
+`Settings.bisect_step`, as JSON."""
+
 MAX_SECONDS: Final = 30.0
 """The most seconds that a run is warmed up, and that it is timed, in tests that set no steps."""
 
@@ -73,6 +77,8 @@ class Settings:
         writes_junit: whether pytest writes JUnit XML.
         rerun: the command that runs a test again.
         update_baselines: the tests whose baselines are recorded; None for no tests.
+        slowed: the tests that `inject_slowdown` slows down; () for all.
+        bisect_step: the file of a step of `tfperf bisect`, in a session that it started.
         of_features: the given values of features' settings, by name.
     """
 
@@ -81,6 +87,8 @@ class Settings:
     writes_junit: bool = False
     rerun: RerunCommand = RerunCommand()
     update_baselines: Update | None = None
+    slowed: tuple[str, ...] = ()
+    bisect_step: Path | None = None
     of_features: Mapping[str, Any] = field(default_factory=dict)
 
     baselines: Path = _option(
@@ -139,12 +147,6 @@ class Settings:
         excludes={"update_baselines": "the slowdown would become the baseline"},
     )
 
-    inject_slowdown_tests: tuple[str, ...] = _ini(
-        (),
-        parse.lines,
-        "the tests that --tfperf-inject-slowdown slows down, one id a line; by default all",
-        of_one_session=True,
-    )
     owners: tuple[tuple[str, str], ...] = _ini(
         (),
         parse.owners,
@@ -201,7 +203,7 @@ class Settings:
 
     def slowdown_of(self, test: str) -> float:
         """Return the part of its throughput that a test loses on purpose."""
-        return self.inject_slowdown if not self.inject_slowdown_tests or test in self.inject_slowdown_tests else 0.0
+        return self.inject_slowdown if not self.slowed or test in self.slowed else 0.0
 
     @property
     def disturbance_limits(self) -> DisturbanceLimits:

@@ -13,71 +13,29 @@ from pytest_tfperf.lines import without_passwords
 FACT: Final = "environment_variables"
 """The name of these variables in a measurement's environment; older measurements lack it."""
 
-REASONS: Final[Mapping[str, str]] = {
-    "OMP_*": "OpenMP's threads, and the cores that they stay on",
-    "KMP_*": "threads of Intel's and LLVM's OpenMP, and how long they spin",
-    "GOMP_*": "the cores of GCC's OpenMP threads",
-    "MKL_*": "MKL's threads and instructions",
-    "OPENBLAS_*": "OpenBLAS's threads and instructions",
-    "GOTO_NUM_THREADS": "OpenBLAS's threads",
-    "BLIS_*": "BLIS's threads and instructions",
-    "NUMEXPR_*": "threads of pandas' and PyTables' expressions",
-    "NUMBA_*": "Numba's threads, or no compilation at all",
-    "NPY_DISABLE_CPU_FEATURES": "NumPy without vector instructions",
-    "ATEN_CPU_CAPABILITY": "PyTorch without vector instructions",
-    "DNNL_*": "oneDNN's instructions, and its log of each operation",
-    "ONEDNN_*": "oneDNN's instructions, and its log of each operation",
-    "TBB_*": "threads of Intel's TBB",
-    "RAYON_NUM_THREADS": "threads of tokenizers and other Rust code",
-    "TOKENIZERS_PARALLELISM": "a single thread for tokenizers",
-    "POLARS_MAX_THREADS": "Polars' threads",
-    "TF_ENABLE_*": "oneDNN's kernels, layouts and other optimisations of TensorFlow",
-    "TF_DISABLE_*": "kernels and optimisations that TensorFlow does without",
-    "TF_NUM_*": "TensorFlow's threads",
-    "TF_GPU_*": "TensorFlow's threads and allocator of a GPU",
-    "TF_FORCE_*": "memory that grows step by step",
-    "TF_CUDNN*": "cuDNN's search for the fastest algorithm",
-    "TF_AUTOTUNE*": "the search for the fastest algorithm",
-    "TF_DETERMINISTIC*": "slower, deterministic kernels",
-    "TF_XLA_FLAGS": "what XLA compiles in TensorFlow",
-    "TF_USE_LEGACY_KERAS": "another Keras",
-    "XLA_*": "XLA's optimisations, and JAX's memory",
-    "JAX_ENABLE_*": "64-bit numbers, and checks",
-    "JAX_DISABLE_*": "no compilation",
-    "JAX_DEFAULT_*": "the precision of matrix products",
-    "JAX_DEBUG_*": "checks after each operation",
-    "JAX_PLATFORM*": "the kind of device",
-    "KERAS_BACKEND": "another framework below Keras",
-    "TORCH_*": "TF32, cuDNN, NCCL, compilation and logs of PyTorch",
-    "TORCHDYNAMO_*": "compilation in PyTorch",
-    "TORCHINDUCTOR_*": "optimisations of PyTorch's compiler",
-    "PYTORCH_*": "PyTorch's allocators",
-    "TRITON_*": "Triton's interpreter and debugger",
-    "ACCELERATE_*": "Accelerate's precision and devices",
-    "NCCL_*": "how GPUs exchange gradients",
-    "UCX_*": "how nodes exchange gradients",
-    "HOROVOD_CYCLE_TIME": "how often Horovod exchanges gradients",
-    "HOROVOD_FUSION_THRESHOLD": "how much Horovod exchanges at once",
-    "HOROVOD_HIERARCHICAL_*": "how Horovod exchanges gradients",
-    "CUDA_*": "waiting for each kernel, loading, caches, connections and MPS of CUDA",
-    "CUBLAS*": "cuBLAS's workspace and logs",
-    "CUDNN_*": "cuDNN's logs",
-    "NVIDIA_TF32_OVERRIDE": "matrix products without TF32",
-    "LD_PRELOAD": "code that takes the place of other code, such as an allocator or a profiler",
-    "LD_LIBRARY_PATH": "other versions of libraries",
-    "GLIBC_TUNABLES": "glibc's allocator and instructions",
-    "MALLOC_*": "glibc's and jemalloc's allocators",
-    "TCMALLOC_*": "tcmalloc's thresholds",
-    "PYTHONDEVMODE": "Python's debug mode",
-    "PYTHONMALLOC*": "Python's debugging allocator",
-    "PYTHONTRACEMALLOC": "a trace of each allocation in Python",
-    "PYTHONOPTIMIZE": "Python without asserts",
-    "PYTHONPERFSUPPORT": "Python's frames for perf",
-    "PYTHON_CPU_COUNT": "the number of CPUs that Python tells",
-    "PYTHON_GIL": "threads of Python side by side",
-    "PYTHON_JIT": "Python's compiler",
-}
-"""Each variable, or all with a prefix ("OMP_*"), and what it may change."""
+NAMES: Final = (
+    # Threads of numerical libraries, the cores that they stay on, their instructions, and logs of each operation.
+    *("OMP_*", "KMP_*", "GOMP_*", "MKL_*", "OPENBLAS_*", "GOTO_NUM_THREADS", "BLIS_*", "NUMEXPR_*", "NUMBA_*"),
+    *("NPY_DISABLE_CPU_FEATURES", "ATEN_CPU_CAPABILITY", "DNNL_*", "ONEDNN_*", "TBB_*", "RAYON_NUM_THREADS"),
+    *("TOKENIZERS_PARALLELISM", "POLARS_MAX_THREADS"),
+    # TensorFlow's threads, kernels, layouts, allocator and search for the fastest algorithm; another Keras or backend.
+    *("TF_ENABLE_*", "TF_DISABLE_*", "TF_NUM_*", "TF_GPU_*", "TF_FORCE_*", "TF_CUDNN*", "TF_AUTOTUNE*"),
+    *("TF_DETERMINISTIC*", "TF_XLA_FLAGS", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND"),
+    # XLA's optimisations; JAX's memory, precision, checks, compilation and kind of device.
+    *("XLA_*", "JAX_ENABLE_*", "JAX_DISABLE_*", "JAX_DEFAULT_*", "JAX_DEBUG_*", "JAX_PLATFORM*"),
+    # TF32, cuDNN, NCCL, allocators and compilers of PyTorch; Triton's interpreter; Accelerate's precision and devices.
+    *("TORCH_*", "TORCHDYNAMO_*", "TORCHINDUCTOR_*", "PYTORCH_*", "TRITON_*", "ACCELERATE_*"),
+    # The exchange of gradients between GPUs and nodes.
+    *("NCCL_*", "UCX_*", "HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_HIERARCHICAL_*"),
+    # CUDA's waiting for each kernel, loading, caches, connections and MPS; its libraries' workspace and logs; TF32.
+    *("CUDA_*", "CUBLAS*", "CUDNN_*", "NVIDIA_TF32_OVERRIDE"),
+    # Code that takes the place of other code: another version of a library, an allocator, a profiler.
+    *("LD_PRELOAD", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "MALLOC_*", "TCMALLOC_*"),
+    # Python's debug mode and allocator, asserts, frames for perf, number of CPUs, threads side by side, and compiler.
+    *("PYTHONDEVMODE", "PYTHONMALLOC*", "PYTHONTRACEMALLOC", "PYTHONOPTIMIZE", "PYTHONPERFSUPPORT"),
+    *("PYTHON_CPU_COUNT", "PYTHON_GIL", "PYTHON_JIT"),
+)
+"""Variables, or all with a prefix ("OMP_*"), by what they may change."""
 
 # The first two choose a test's devices, and pytest-tfperf sets them, too. The others are versions and folders.
 _OF_NO_SPEED: Final = (
@@ -88,7 +46,7 @@ _OF_NO_SPEED: Final = (
 
 def is_speed_variable(name: str) -> bool:
     """Whether a variable may change the speed, apart from those that choose devices."""
-    return name not in _OF_NO_SPEED and any(fnmatchcase(name, known) for known in REASONS)
+    return name not in _OF_NO_SPEED and any(fnmatchcase(name, known) for known in NAMES)
 
 
 def speed_variables(variables: Mapping[str, str]) -> str:
@@ -96,12 +54,12 @@ def speed_variables(variables: Mapping[str, str]) -> str:
 
     Passwords are hidden.
     """
-    values = {name: _plain(variables[name]) for name in sorted(variables) if is_speed_variable(name)}
-    return ",".join(f"{name}={value}" for name, value in values.items() if value) or "none"
-
-
-def _plain(value: str) -> str:
-    return "_".join(without_passwords(os.fsencode(value).decode(errors="replace")).split())
+    texts = []
+    for name in filter(is_speed_variable, sorted(variables)):
+        value = without_passwords(os.fsencode(variables[name]).decode(errors="replace"))
+        if value.strip():
+            texts.append(f"{name}={'_'.join(value.split())}")
+    return ",".join(texts) or "none"
 
 
 def each_apart(environment: Mapping[str, str]) -> dict[str, str]:

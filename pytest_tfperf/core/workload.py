@@ -172,60 +172,52 @@ class Workload:
             object.__setattr__(self, field.name, checked(field.name, getattr(self, field.name)))
         if self.all_reduce is AllReduce.AUTO:
             object.__setattr__(self, "all_reduce", self._all_reduces[0])
-        self._check_all_reduce()
-        self._check_trainer()
-        self._check_gradients()
-        if self.tokens_of and self.unit is not Unit.TOKENS:
-            raise WorkloadError(
-                f"tokens_of={self.tokens_of!r} names what unit='tokens' counts: give that unit, or leave tokens_of out"
-            )
+        if fault := self._contradiction():
+            raise WorkloadError(fault)
 
-    def _check_all_reduce(self) -> None:
-        choices = self._all_reduces
+    def _contradiction(self) -> str:
+        """Return which choices contradict each other, and the way out; "" if none do."""
+        update, choices = self.variable_update, self._all_reduces
+        is_keras, is_own = self.trainer is Trainer.KERAS, self.trainer is Trainer.OWN
+        by_copy = update is VariableUpdate.REPLICATED and self.all_reduce is AllReduce.COPY
         if self.all_reduce not in choices:
             known = " or ".join(repr(choice.value) for choice in choices)
-            raise WorkloadError(
-                f"all_reduce={self.all_reduce.value!r} is no choice of variable_update={self.variable_update.value!r}: "
-                + ("leave it out" if len(choices) == 1 else f"use {known}")
+            return f"all_reduce={self.all_reduce.value!r} is no choice of variable_update={update.value!r}: " + (
+                "leave it out" if len(choices) == 1 else f"use {known}"
             )
-
-    def _check_trainer(self) -> None:
-        update = self.variable_update
-        if self.trainer is Trainer.KERAS and update in DISTRIBUTED:
-            raise WorkloadError(
+        if is_keras and update in DISTRIBUTED:
+            return (
                 f"trainer='keras' can't train with variable_update={update.value!r}: Keras 3's fit fails under "
                 "MultiWorkerMirroredStrategy (keras#20585) and has no Horovod callback; use trainer='loop'"
             )
-        if self.trainer is Trainer.KERAS and (self.forward_only or update is VariableUpdate.INDEPENDENT):
-            raise WorkloadError(
+        if is_keras and (self.forward_only or update is VariableUpdate.INDEPENDENT):
+            return (
                 "trainer='keras' always trains, and its replicas exchange gradients; use trainer='loop' with "
                 f"{'forward_only' if self.forward_only else 'independent'!r}"
             )
-        if self.trainer is Trainer.OWN and (given := self._training_options()):
-            raise WorkloadError(
+        if is_own and (given := self._training_options()):
+            return (
                 f"trainer='own' leaves everything to the object that {self.model!r} returns: leave out "
                 f"{', '.join(given)}"
             )
         if self.forward_only and self.optimizer is not Optimizer.SGD:
-            raise WorkloadError(
-                f"optimizer={self.optimizer.value!r} has no effect with forward_only=True: leave it out"
-            )
-
-    def _check_gradients(self) -> None:
-        update = self.variable_update
-        if self.num_packs and (update is not VariableUpdate.REPLICATED or self.all_reduce is AllReduce.COPY):
-            raise WorkloadError(
+            return f"optimizer={self.optimizer.value!r} has no effect with forward_only=True: leave it out"
+        if self.num_packs and (update is not VariableUpdate.REPLICATED or by_copy):
+            return (
                 f"num_packs={self.num_packs} packs the gradients of variable_update='replicated' for "
                 "all_reduce='hierarchical' or 'nccl': choose one of these, or leave num_packs out"
             )
-        by_copy = update is VariableUpdate.REPLICATED and self.all_reduce is AllReduce.COPY
-        if self.local_parameter_device is ParameterDevice.GPU and not (
-            by_copy or update is VariableUpdate.PARAMETER_SERVER
-        ):
-            raise WorkloadError(
+        takes_device = by_copy or update is VariableUpdate.PARAMETER_SERVER
+        if self.local_parameter_device is ParameterDevice.GPU and not takes_device:
+            return (
                 "local_parameter_device='gpu' is a choice of variable_update='parameter_server', and of 'replicated' "
                 f"with all_reduce='copy'; leave it out with {update.value!r} and {self.all_reduce.value!r}"
             )
+        if self.tokens_of and self.unit is not Unit.TOKENS:
+            return (
+                f"tokens_of={self.tokens_of!r} names what unit='tokens' counts: give that unit, or leave tokens_of out"
+            )
+        return ""
 
     def _training_options(self) -> list[str]:
         """Return the fields, besides model, batch and trainer, that do not have their defaults."""

@@ -75,7 +75,7 @@ def of_children(parent: int) -> AbstractContextManager[Peak]:
     return _polled(lambda _: lambda: _on_host(_children_of(parent)))
 
 
-def on_gpus(gpus: Sequence[Gpu], *, nvml: Any = None) -> AbstractContextManager[Peak]:
+def on_gpus(gpus: Sequence[Gpu]) -> AbstractContextManager[Peak]:
     """By how much the memory in use on these GPUs grows, of the GPU where it grows most; begin it before the program.
 
     Drivers report the device's memory in containers and under MPS too, where they list no process of ours or the
@@ -91,7 +91,7 @@ def on_gpus(gpus: Sequence[Gpu], *, nvml: Any = None) -> AbstractContextManager[
         )
 
     def begin(stack: ExitStack) -> Reading:
-        known, handles = opened(stack, nvml, [gpu.uuid for gpu in gpus])
+        known, handles = opened(stack, None, [gpu.uuid for gpu in gpus])
         before = _used(known, handles)
 
         def read() -> int | None:
@@ -145,18 +145,18 @@ class Held:
     processes: Mapping[str, int | None]
 
 
-def held(uuids: Sequence[str], *, nvml: Any = None, knows_pids: Callable[[], bool] = gives_our_pids) -> Sequence[Held]:
+def held(uuids: Sequence[str], *, knows_pids: Callable[[], bool] = gives_our_pids) -> Sequence[Held]:
     """The memory in use on each of these GPUs; nothing for one whose driver does not answer within 5 s."""
     found: list[Held] = []
-    thread = threading.Thread(target=lambda: found.extend(_held(uuids, nvml, knows_pids)), daemon=True)
+    thread = threading.Thread(target=lambda: found.extend(_held(uuids, knows_pids)), daemon=True)
     thread.start()
     thread.join(_ANSWER_SECONDS)
     return tuple(found)
 
 
-def _held(uuids: Sequence[str], nvml: Any, knows_pids: Callable[[], bool]) -> Iterator[Held]:
+def _held(uuids: Sequence[str], knows_pids: Callable[[], bool]) -> Iterator[Held]:
     with ExitStack() as stack:
-        known, handles = opened(stack, nvml, uuids)
+        known, handles = opened(stack, None, uuids)
         for uuid, handle in handles.items():
             memory = ask(known, "nvmlDeviceGetMemoryInfo", handle) if handle else None
             if memory is not None:

@@ -31,8 +31,6 @@ class Sampler:
         gpu_uuids: GPUs and MIG devices to watch.
         ours: pids of processes that are ours, although this process did not start them.
         knows_pids: whether NVML's process ids can be looked up here.
-        stop_seconds: the most that `stop` waits for the thread.
-        wake_seconds: the most that it waits before that for the GPUs, which may have to wake first.
     """
 
     def __init__(
@@ -42,15 +40,11 @@ class Sampler:
         *,
         nvml: Any = None,
         knows_pids: Callable[[], bool] = gives_our_pids,
-        stop_seconds: float = _STOP_SECONDS,
-        wake_seconds: float = WAKE_SECONDS,
     ) -> None:
         self._ours = ours
         self._uuids = tuple(dict.fromkeys(gpu_uuids))
         self._nvml = nvml
         self._knows_pids = knows_pids
-        self._stop_seconds = stop_seconds
-        self._wake_seconds = wake_seconds
         self._polls: list[Telemetry] = []
         self._found = threading.Event()
         self._ended = threading.Event()
@@ -65,8 +59,8 @@ class Sampler:
     def stop(self) -> Telemetry | None:
         """Poll a last time and end; None where the polls cover less than 0.1 s."""
         self._ended.set()
-        if not self._uuids or self._found.wait(self._wake_seconds):
-            self._thread.join(self._stop_seconds)
+        if not self._uuids or self._found.wait(WAKE_SECONDS):  # GPUs may have to wake first
+            self._thread.join(_STOP_SECONDS)
         self.hung = self._thread.is_alive()
         telemetry = merged(list(self._polls))
         return telemetry if telemetry is not None and telemetry.seconds >= _SHORTEST_SECONDS else None

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_tfperf.core.throughput import SD_OF_MAD
-from pytest_tfperf.judging.thresholds import quantile
+from pytest_tfperf.judging.noise import quantile
 
 Values: TypeAlias = NDArray[np.float64]
 

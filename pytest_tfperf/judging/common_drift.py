@@ -11,7 +11,7 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import run_value, scatter
 from pytest_tfperf.core.verdict import Noise
-from pytest_tfperf.judging.thresholds import baseline_variance
+from pytest_tfperf.judging.noise import baseline_variance
 
 MIN_TESTS = 8
 """With fewer tests the median can't separate the machine from the tests themselves."""

@@ -1,7 +1,7 @@
 """The judgement of one figure of one test: a session's runs against the baseline. Pure, from numbers alone.
 
 Rule 1 confirms a suspected loss in fresh pairs with the reference environment, rule 2 in fresh runs against the
-baseline (docs/statistics.md). The throughput is one figure of several; each is judged on its own scale (`scale.py`).
+baseline (docs/statistics.md). The throughput is one figure of several; each is judged on its own scale (`evidence.py`).
 benchmarks/verdict.py counts how often either rule is wrong.
 """
 
@@ -34,22 +34,21 @@ from pytest_tfperf.core.verdict import (
 )
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import AGREEMENT, RUN_STAGES, Confirmation, by_runs
-from pytest_tfperf.judging.evidence import Evidence
-from pytest_tfperf.judging.noise import mean_square
-from pytest_tfperf.judging.pairs import MOST_PAIRS, PAIRS_THAT_TELL, PairsTest, Scatter
-from pytest_tfperf.judging.scale import NO_RISE
-from pytest_tfperf.judging.session_variance import LearntBaseline, learnt_baseline
-from pytest_tfperf.judging.sides import judge_sides
-from pytest_tfperf.judging.target import MOST_RUNS, Target
-from pytest_tfperf.judging.thresholds import (
+from pytest_tfperf.judging.evidence import NO_RISE, Evidence
+from pytest_tfperf.judging.noise import (
     DETECTION,
     FALSE_ALARMS,
     TO_BE_FOUND,
     accepted_slowdown,
+    mean_square,
     quantile,
     screen_error,
     suspicion,
 )
+from pytest_tfperf.judging.pairs import MOST_PAIRS, PAIRS_THAT_TELL, PairsTest, Scatter
+from pytest_tfperf.judging.session_variance import LearntBaseline, learnt_baseline
+from pytest_tfperf.judging.sides import judge_sides
+from pytest_tfperf.judging.target import MOST_RUNS, Target
 from pytest_tfperf.judging.validity import invalid, unusable
 
 _RUNS_SHOWN, _PAIRS_SHOWN = (1, 3, 5, 8), (PAIRS_THAT_TELL, 10, MOST_PAIRS)

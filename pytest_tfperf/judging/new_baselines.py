@@ -19,14 +19,14 @@ from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import BaselineError, BaselineRefused
 from pytest_tfperf.judging.breakdown import matmul_rate
 from pytest_tfperf.judging.common_drift import MIN_TESTS
-from pytest_tfperf.judging.noise import without_slow_runs
-from pytest_tfperf.judging.thresholds import (
+from pytest_tfperf.judging.noise import (
     DETECTION,
     TOO_NOISY_TO_GATE,
     accepted_slowdown,
     detectable,
     screen_error,
     suspicion,
+    without_slow_runs,
 )
 
 RUNS = 5

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from pytest_tfperf.core.throughput import scatter as robust_deviation
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Tolerance, Want, Wants
-from pytest_tfperf.judging.thresholds import DETECTION, FALSE_ALARMS, quantile
+from pytest_tfperf.judging.noise import DETECTION, FALSE_ALARMS, quantile
 
 MOST_PAIRS = 20
 """Pairs after which a test is decided, or in doubt."""

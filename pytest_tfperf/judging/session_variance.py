@@ -10,7 +10,7 @@ from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import LOSSES, Noise, Outcome
 from pytest_tfperf.judging.common_drift import MIN_TESTS
-from pytest_tfperf.judging.thresholds import baseline_variance
+from pytest_tfperf.judging.noise import baseline_variance
 
 GRID = tuple(step / 1000 for step in range(51))
 """The standard deviations that are weighed against each other: 0 to 5 % by 0.1 %."""

@@ -19,8 +19,7 @@ from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
 from pytest_tfperf.core.throughput import hodges_lehmann, run_value
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Tolerance, Want, Wants
 from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift
-from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL, PairsTest, Scatter
-from pytest_tfperf.judging.thresholds import (
+from pytest_tfperf.judging.noise import (
     FALSE_ALARMS,
     MEDIAN_VARIANCE,
     accepted_rise,
@@ -29,6 +28,7 @@ from pytest_tfperf.judging.thresholds import (
     is_blind,
     quantile,
 )
+from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL, PairsTest, Scatter
 from pytest_tfperf.judging.unevenness import bias
 
 SENTINELS = 4

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pytest_tfperf.core.speed_variables import FACT, speed_variables
-from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, UserCodeFailed
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, UserCodeFailed, worded
 from pytest_tfperf.lines import Line
 from pytest_tfperf.workers.failures import (
     OUT_OF_MEMORY,
@@ -134,13 +134,8 @@ class CommandRun:
         argv, folder = prepared.argv, prepared.folder
         _require_program(argv[0], folder, prepared.environment.get("PATH", os.defpath))
         python, *supervisor = Interpreter(sys.executable).command("pytest_tfperf.programs.supervisor")
-        try:
+        with worded(prepared.log, "written", "Correct the permissions of its folder", kind=MeasurementError):
             self._log = BoundedLog(prepared.log)
-        except OSError as error:
-            raise MeasurementError(
-                f"{prepared.log} can't be written: {error.strerror}",
-                next_step="Free some space, or correct the permissions of its folder",
-            ) from error
         output, writing_end = _terminal() if prepared.terminal else os.pipe()
         self._output = os.fdopen(output, "rb", buffering=0)
         # Whatever the program starts inherits these. By them orphans are found if the supervisor is killed.

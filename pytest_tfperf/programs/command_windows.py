@@ -10,19 +10,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
-from pytest_tfperf.core.command import SAY_HOW_MANY, Command, TimedFrom
+from pytest_tfperf.core.command import Command, TimedFrom
 from pytest_tfperf.core.figure import FIRST_STEP, Figure
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Plan, Run, Window, WindowObserver
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.steady_state import in_steady_state
+from pytest_tfperf.judging.validity import in_steady_state
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import Program
-from pytest_tfperf.programs.figure_lines import FigureLines, FigureValue
-from pytest_tfperf.programs.output_reader import Patience, Reader
+from pytest_tfperf.programs.output_reader import Reader
+from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
 from pytest_tfperf.programs.reading import LINE_END, Kind, LineSplitter, Reading, Unreadable
-from pytest_tfperf.programs.recent_rates import is_running_average
-from pytest_tfperf.programs.window_aggregator import WindowAggregator
+from pytest_tfperf.programs.window_aggregator import WindowAggregator, is_running_average
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
 
@@ -75,7 +74,7 @@ class CommandWindows:
         first_within = math.inf if command.reads.reads_to_the_end else None  # it may print its rate as its last line
         self._patience = Patience(clock(), command.reads.first_within or first_within)
         self._notice = notice
-        self._windows = self._read() if command.reads.examples is None else self._whole_run(command.reads.examples)
+        self._windows = self._read_or_timed()
         self._warmup: list[Window] = []
         self._advanced_at = clock()  # the time of the last reading that was no repetition
 
@@ -129,10 +128,8 @@ class CommandWindows:
         first: dict[str, FigureValue] = {}
         if self._first_at is not None and any(figure.name == FIRST_STEP for figure in self._also):
             first[FIRST_STEP] = FigureValue(self._first_at - self._started_at)
-        try:
+        with self._failures():
             return first | self._figures.values(required=required)
-        except Unreadable as error:
-            raise self._program.failure(error.fact, error.next_step, *error.lines) from error
 
     def _run(self, warmup: Sequence[Window], windows: Sequence[Window]) -> Run:
         return Run(
@@ -146,6 +143,11 @@ class CommandWindows:
             not_read=self._reader.note(),
         )
 
+    def _read_or_timed(self) -> Iterator[Window]:
+        examples = self._command.reads.examples
+        with self._failures():
+            yield from self._read() if examples is None else self._whole_run(examples)
+
     def _whole_run(self, examples: int) -> Iterator[Window]:
         """The window of a program that is timed as a whole."""
         program, started = self._program, self._advanced_at
@@ -154,8 +156,9 @@ class CommandWindows:
             if data is None:
                 raise program.hung(f"the program did not end within {program.silence_seconds:g} s and was ended")
             self._first_at = self._clock() if self._first_at is None else self._first_at
-            self._take_figures(splitter.feed(data))
-        self._take_figures([splitter.unfinished])
+            for line in splitter.feed(data):
+                self._figures.take(line)
+        self._figures.take(splitter.unfinished)
         self._require_good_end()
         begin = started if self._command.reads.timed_from == TimedFrom.START else self._first_at
         if begin is None:
@@ -174,8 +177,8 @@ class CommandWindows:
                 if reading.value == 0 and not windows.readings:
                     continue  # printed before the first step
                 self._require_possible(reading)
-                with self._failures():
-                    self._advanced_at = now if windows.take(now, reading) else self._advanced_at
+                if windows.take(now, reading):
+                    self._advanced_at = now
                 self._first_at = now if self._first_at is None else self._first_at
                 # Readings of one chunk form one window, except the warm-up, which may be the first of many.
                 if (windows.readings == WARMUP_READINGS or reading is readings[-1]) and (window := windows.window(now)):
@@ -203,8 +206,8 @@ class CommandWindows:
         """Refuse rates that disagree with the clock, or look like averages unless the user says what they are."""
         printed, per_step = self._aggregator, self._command.counted_per_step
         with self._failures():
-            printed.require_means_of_equal_work()
-        if self._command.reads.rate_is is None and is_running_average(printed.rates, printed.units_per_step):
+            printed.clock.require_means_of_equal_work()
+        if self._command.reads.rate_is is None and is_running_average(printed.rates, printed.clock.units_per_step):
             raise self._program.failure(
                 "its rates look like averages since the first one, which hide most of a change",
                 "give reads=Reads(rate_is='average') to undo them, or rate_is='recent' if they are none",
@@ -221,7 +224,7 @@ class CommandWindows:
     @property
     def units_in_a_step(self) -> float | None:
         """The units in a step by its rates and the time between its steps; None where lines name no steps."""
-        units = self._aggregator.units_per_step
+        units = self._aggregator.clock.units_per_step
         return statistics.median(units) if len(units) >= MIN_WINDOWS_FOR_ERROR else None
 
     def _chunks(self) -> Iterator[tuple[float, list[Reading]]]:
@@ -265,39 +268,23 @@ class CommandWindows:
             return
         left = self._patience.left(now)
         if left <= 0:
-            raise self._nothing(f"{self._printed(now)}, and was ended")
+            raise self._nothing(f"{self._patience.seen(now)}, and was ended")
         if now - self._started_at < _NOTICE_SECONDS:
             return
-        seen = self._printed(now)
+        seen = self._patience.seen(now)
         if self._reader.first_lines and self._patience.is_past_start(now):
             seen += f": {self._reader.nothing_read()}; {self._reader.next_step()}"
         self._notice(f"{seen}; it is ended in {duration(min(left, self._silence_left))} without a reading")
 
-    def _printed(self, now: float) -> str:
-        """What the program has printed, before its first reading."""
-        silent = duration(self._patience.silent(now))
-        if not self._reader.lines:
-            begun = "begun a line, then printed" if self._patience.has_output else "printed"
-            return f"the program has {begun} nothing for {silent}"
-        if self._patience.has_paused(now):
-            return f"the program printed {counted(self._reader.lines, 'line')}, then nothing for {silent}"
-        return f"the program has printed for {self._patience.waited(now):.0f} s"
-
     def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
         readings = []
-        with self._failures():
-            for line in lines:
-                readings.append(self._reader.read(line))
-                self._figures.take(line, readings[-1])
-            if (reading := self._reader.read_unfinished(unfinished)) is not None:
-                readings.append(reading)
-                self._figures.take(unfinished, reading, is_whole=False)
+        for line in lines:
+            readings.append(self._reader.read(line))
+            self._figures.take(line, readings[-1])
+        if (reading := self._reader.read_unfinished(unfinished)) is not None:
+            readings.append(reading)
+            self._figures.take(unfinished, reading, is_whole=False)
         return [reading for reading in readings if reading is not None]
-
-    def _take_figures(self, lines: Sequence[str]) -> None:
-        with self._failures():
-            for line in lines:
-                self._figures.take(line)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
@@ -320,8 +307,6 @@ class CommandWindows:
     def _nothing(self, fact: str) -> MeasurementError:
         if not self._reader.first_lines:
             return self._program.failure("it printed nothing at all", "let it print its rate to stdout or stderr")
-        if self._reader.saw_steps:
-            return self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
         step = f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows how each line is read"
         step += self._patience.buffering
         return self._program.failure(f"{fact}: {self._reader.nothing_read()}", step, *self._first_lines())
@@ -356,3 +341,67 @@ class CommandWindows:
 
     def _slowed(self, window: Window) -> Window:
         return Window(window.steps, window.seconds / (1 - self._slowdown), window.loss)
+
+
+_START_SECONDS = 10.0  # from the first line; a program may say at its start what it does, and pause as long
+_PRINTING_SECONDS = 40.0  # from the first line, for a program that goes on printing
+_SILENT_SECONDS = 120.0  # for one that fell silent: it may still load its data and compile
+_LEAST_BURSTS = 5
+_PAUSE = 0.5  # between two bursts
+
+_BUFFER = 4096
+_SILENCE = 2.0
+
+
+class Patience:
+    """Decides by the clock when to give up on a program whose lines can't be read.
+
+    Args:
+        now: when the program was started, in seconds.
+        first_within: seconds from the first line in which a reading is expected; None for 40 s if it goes on printing,
+            and two minutes if it falls silent.
+    """
+
+    def __init__(self, now: float, first_within: float | None) -> None:
+        self._printed_at = now
+        self._first_within = first_within
+        self._first_at: float | None = None  # the time of the first line
+        self._lines = self._bursts = 0
+        self._is_buffered = self._has_output = False
+
+    def printed(self, now: float, size: int, *, lines: int) -> None:
+        """Note that the program has just printed `size` bytes; in all `lines` lines."""
+        since, self._printed_at, self._has_output, self._lines = now - self._printed_at, now, True, lines
+        self._is_buffered |= since > _SILENCE and size >= _BUFFER
+        if self._first_at is None and lines:
+            self._first_at = now
+        self._bursts += self.is_past_start(now) and since >= _PAUSE
+
+    def is_past_start(self, now: float) -> bool:
+        """Whether the first line came so long ago that a rate was to be expected."""
+        return self._first_at is not None and now - self._first_at >= _START_SECONDS
+
+    def seen(self, now: float) -> str:
+        """What the program has printed, in words."""
+        silent = now - self._printed_at
+        if self._first_at is None:
+            begun = "begun a line, then printed" if self._has_output else "printed"
+            return f"the program has {begun} nothing for {duration(silent)}"
+        if silent >= _START_SECONDS:
+            return f"the program printed {counted(self._lines, 'line')}, then nothing for {duration(silent)}"
+        return f"the program has printed for {now - self._first_at:.0f} s"
+
+    def left(self, now: float) -> float:
+        """Seconds until the program is ended without a reading; inf for a program that has printed nothing."""
+        if self._first_at is None:
+            return math.inf
+        goes_on = self._bursts >= _LEAST_BURSTS and now - self._printed_at < _START_SECONDS
+        limit = _PRINTING_SECONDS if goes_on else _SILENT_SECONDS
+        return (limit if self._first_within is None else self._first_within) - (now - self._first_at)
+
+    @property
+    def buffering(self) -> str:
+        """A further next step for a program that prints much at once after a silence; else ""."""
+        if not self._is_buffered:
+            return ""
+        return "; its output seems to be buffered: start it by `stdbuf -oL`, or set PYTHONUNBUFFERED=1"

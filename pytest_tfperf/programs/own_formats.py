@@ -1,14 +1,32 @@
-"""Reads lines as the user describes them: by a pattern, a field of JSON lines or a function of a line."""
+"""The numbers that the user describes by a pattern, a field of JSON lines or a function: the rate, and figures.
+
+A figure is read at a fixed point of the output: a step, a reading or the end.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable
-from typing import Final
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, NamedTuple
 
-from pytest_tfperf.programs.reading import SEPARATORS, Kind, Reading, Unread, Unreadable, loss_in, number_in, shown
+from pytest_tfperf.core.figure import LOSS, Figure, Takes
+from pytest_tfperf.programs.reading import (
+    SEPARATORS,
+    Kind,
+    Reading,
+    Unread,
+    Unreadable,
+    loss_in,
+    number_in,
+    shown,
+    step_in,
+)
 
 _SHOWN_FIELDS = 5
 _RANK_FIELDS = ("rank", "local_rank", "worker", "process", "process_index")
@@ -18,58 +36,105 @@ _NUMBER_GOES_ON = re.compile(r"\d|\.\d|[eE][+-]?\d|\s?[kKMG](?![A-Za-z0-9])")
 _NUMBER_BEGINS_BEFORE = re.compile(r"\d\.?$|(?:^|[\s=:(\[,|])-$")
 _PUNCTUATION = ",;:.)]}|'\""
 _THOUSANDS_FOLLOW = re.compile(rf"[{SEPARATORS}]\d{{3}}(?!\d)|:\d\d(?!\d)")  # or the minutes of "1:30"
-_LIKE_A_RATE = re.compile(r"per_?s|/s|throughput|speed|^[tfqi]ps$", re.IGNORECASE)
 _MILLISECONDS_FOLLOW = re.compile(r"\s?(?:ms|us|\u00b5s|ns)\b")
+_NEVER_NEGATIVE = ("bytes", "s", "ms")
+
+_EPOCH: Final = re.compile(r"\bepochs?\W{0,3}\d{1,12}/\d{1,12}", re.IGNORECASE)
+_OF_TOTAL: Final = re.compile(r"(?<![\w./:-])(\d{1,12})/\d{1,12}(?![\w./:-])", re.ASCII)
+
+_SECONDS: Final = dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s")
+_TIMES: Final = {**_SECONDS, "us": "us", "µs": "us", "ns": "ns", "ms": "ms", "min": "min", "h": "h"}
+_BYTES: Final = {**dict.fromkeys(("B", "byte", "bytes"), "bytes"), **{f"{k}B": f"{k}B" for k in "KkMGT"}}
+_SIZES: Final = {**_BYTES, **{f"{k}iB": f"{k}iB" for k in "KMGT"}}
+_UNITS: Final = {**_TIMES, **_SIZES}
+_UNIT_FOLLOWS: Final = re.compile(rf"\s?({'|'.join(_UNITS)})(?![\w/])")
 
 
-class PatternLines:
-    """Reads the number in a pattern's group.
+class _Number(NamedTuple):
+    """What a pattern or a field finds in a line.
 
     Args:
-        pattern: has a group of `READ_BY_GROUP`, and may have the group `loss`.
+        text: the value of the field, or the text of the group.
+        number: None for a text that is no number.
+        behind: the rest of the line behind the group.
+        loss: the loss that the line has in a group or field of that name, or names in its text.
     """
 
-    def __init__(self, pattern: str) -> None:
-        self._pattern = re.compile(pattern)
-        self._group = next(group for group in self._pattern.groupindex if group != "loss")
+    text: object
+    number: float | None
+    behind: str
+    loss: float | None
+
+
+class OwnLines:
+    """Reads the number in a field of JSON lines, or in the group of a pattern that is not `loss`.
+
+    Args:
+        field: "train.rate" for a field of that name, or for `rate` inside of `train`.
+        pattern: a regular expression, where no field is given.
+
+    Attributes:
+        fields: names of fields in JSON lines that lack this field.
+    """
+
+    def __init__(self, field: str, pattern: str) -> None:
+        self._field, self._pattern = field, re.compile(pattern)
+        self._group = next((group for group in self._pattern.groupindex if group != LOSS), LOSS)
+        self.fields: dict[str, None] = {}
 
     def read(self, line: str) -> Reading | Unread | None:
-        """The reading of a line; None where the pattern does not match.
+        """The rate, step or time in a line, as the group's name says; None for another line.
+
+        Raises:
+            Unreadable: the group holds a part of a number only, or a time in another unit.
+        """
+        if (found := self.find(line)) is None:
+            return None
+        value, group = found.number, "rate" if self._field else self._group
+        if value is None:
+            what = f"the group {group} has {found.text!r:.40}, which is no number"
+            return None if self._field else Unread(what)
+        match group:
+            case "rate":
+                return Reading(Kind.RATE, value, loss=found.loss)
+            case "step":
+                return Reading(Kind.STEP, value, loss=found.loss) if math.isfinite(value) else None
+            case "seconds" if _MILLISECONDS_FOLLOW.match(found.behind):
+                raise Unreadable(
+                    f"the group seconds has {found.text} of {shown(line)!r}, which are not seconds",
+                    "name the group milliseconds, or give parse=, a function of a line",
+                )
+        return Reading(Kind.SECONDS, value / (1000 if group == "milliseconds" else 1), loss=found.loss)
+
+    def find(self, line: str) -> _Number | None:
+        """The number, whatever it means; None for a line without the field or the pattern.
 
         Raises:
             Unreadable: the group holds a part of a number only.
         """
+        return self._in_json(line) if self._field else self._in_text(line)
+
+    def _in_json(self, line: str) -> _Number | None:
+        if (fields := json_object(line)) is None:
+            return None
+        value = value_of(fields, self._field)
+        if (number := number_in(value)) is None and len(self.fields) < _SHOWN_FIELDS:
+            self.fields |= dict.fromkeys(map(shown, fields))
+        return None if value is ABSENT else _Number(value, number, "", number_in(fields.get(LOSS)))
+
+    def _in_text(self, line: str) -> _Number | None:
         match = self._pattern.search(line)
         if match is None or (text := match[self._group]) is None:
             return None
-        value = number_in_group(text)
-        if value is None:
-            return Unread(f"the group {self._group} has {text!r:.40}, which is no number")
-        require_whole_number(line, match, self._group)
-        if self._group == "seconds" and _MILLISECONDS_FOLLOW.match(line[match.end(self._group) :]):
-            raise Unreadable(
-                f"the group seconds has {text} of {shown(line)!r}, which are not seconds",
-                "name the group milliseconds, or give parse=, a function of a line",
-            )
-        loss = number_in(match["loss"]) if "loss" in self._pattern.groupindex else loss_in(line)
-        if self._group == "rate":
-            return Reading(Kind.RATE, value, loss=loss)
-        if self._group == "step":
-            return Reading(Kind.STEP, value, loss=loss) if math.isfinite(value) else None
-        return Reading(Kind.SECONDS, value / (1000 if self._group == "milliseconds" else 1), loss=loss)
+        # The group may also have the comma or the bracket behind the number.
+        if (number := number_in(text.rstrip(_PUNCTUATION))) is not None:
+            _require_whole_number(line, match, self._group)
+        loss = number_in(match[LOSS]) if LOSS in self._pattern.groupindex else loss_in(line)
+        return _Number(text, number, line[match.end(self._group) :], loss)
 
 
-def number_in_group(text: str) -> float | None:
-    """The number in a pattern's group, which may also have the comma or the bracket behind the number."""
-    return number_in(text.rstrip(_PUNCTUATION))
-
-
-def require_whole_number(line: str, match: re.Match[str], group: str) -> None:
-    """Return if a group of a pattern has all digits of a number.
-
-    Raises:
-        Unreadable: the number begins before the group, or goes on behind it.
-    """
+def _require_whole_number(line: str, match: re.Match[str], group: str) -> None:
+    """Refuse a group of a pattern if the number begins before the group, or goes on behind it."""
     begin, end = match.span(group)
     before, behind = line[:begin], line[end:]
     # Where the pattern itself matches the comma behind the group, as in "632.9,120", the comma separates two numbers.
@@ -85,37 +150,7 @@ def require_whole_number(line: str, match: re.Match[str], group: str) -> None:
         )
 
 
-class FieldLines:
-    """Reads a field of JSON lines.
-
-    Args:
-        field: "train.rate" for a field of that name, or for `rate` inside of `train`.
-
-    Attributes:
-        fields: names of fields in lines that lack this field.
-    """
-
-    def __init__(self, field: str) -> None:
-        self._field = field
-        self.fields: dict[str, None] = {}
-
-    def read(self, line: str) -> Reading | None:
-        """The reading of a JSON object with a number in the field; None for any other line."""
-        if (fields := json_object(line)) is None:
-            return None
-        if (rate := number_in(value_of(fields, self._field))) is None:
-            for name in fields if len(self.fields) < _SHOWN_FIELDS else ():
-                self.fields.setdefault(shown(str(name)))
-            return None
-        return Reading(Kind.RATE, rate, loss=number_in(fields.get("loss")))
-
-    def series(self, line: str) -> str:
-        """The values of the fields that name a line's rank, or its mode such as evaluation."""
-        fields = json_object(line) or {}
-        ranks = [f"rank {fields[name]}" for name in _RANK_FIELDS if name in fields]
-        return " ".join([*ranks, *(str(fields[name]) for name in _MODE_FIELDS if isinstance(fields.get(name), str))])
-
-
+@lru_cache(maxsize=1)  # the rate and each figure may ask for the same line
 def json_object(line: str) -> dict[str, object] | None:
     """The JSON object that begins in a line; None without an object."""
     begin = line.find("{")
@@ -146,41 +181,269 @@ def value_of(fields: object, field: str) -> object:
     return ABSENT
 
 
-def rate_fields(line: str) -> list[str]:
-    """The fields of a JSON line that seem to hold a rate."""
+def series_in_json(line: str) -> str:
+    """The values of the fields that name a JSON line's rank, or its mode such as evaluation."""
     fields = json_object(line) or {}
-    return [name for name, value in fields.items() if number_in(value) is not None and _LIKE_A_RATE.search(name)]
+    ranks = [f"rank {fields[name]}" for name in _RANK_FIELDS if name in fields]
+    return " ".join([*ranks, *(str(fields[name]) for name in _MODE_FIELDS if isinstance(fields.get(name), str))])
 
 
-class ParsedLines:
-    """Reads by the user's function.
+def read_by(parse: Callable[[str], float | None], line: str) -> Reading | None:
+    """The reading of a line by the user's function; None where that returns None.
+
+    Raises:
+        Unreadable: the function raised, or did not return a number.
+    """
+    name = getattr(parse, "__name__", "parse")
+    try:
+        rate = parse(line)
+    except Exception as error:
+        raise Unreadable(
+            f"parse={name} raised {type(error).__name__}: {error} for the line {shown(line)!r}",
+            "let it return None for lines without a rate",
+        ) from error
+    if rate is None:
+        return None
+    if isinstance(rate, bool) or not isinstance(rate, int | float):
+        raise Unreadable(
+            f"parse={name} returned {rate!r:.40} for the line {shown(line)!r}",
+            "let it return a number of units per second, or None",
+        )
+    return Reading(Kind.RATE, float(rate), loss=loss_in(line))
+
+
+@dataclass(frozen=True, slots=True)
+class FigureValue:
+    """A figure's value in a run, and where the program printed it, as "at step 400"; "" for a measured figure."""
+
+    value: float
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    """A printed value, the step that its line names, and the last step that the output had named by then."""
+
+    value: float
+    own_step: float | None
+    step: float | None
+
+
+class FigureLines:
+    """The values of figures that a program prints, and of its loss.
 
     Args:
-        parse: returns a line's rate, or None.
+        figures: all figures of the task; measured figures are passed over.
+        loss_reading: the number of the reading whose loss counts, from 1, as each run has at least so many; None where
+            each run is read to its end, so that the last loss counts.
     """
 
-    def __init__(self, parse: Callable[[str], float | None]) -> None:
-        self._parse = parse
+    def __init__(self, figures: Sequence[Figure], loss_reading: int | None = None) -> None:
+        self._figures = [figure for figure in figures if figure.is_read or figure.name == LOSS]
+        self._loss_reading = loss_reading
+        self._values: dict[str, list[_Printed]] = {figure.name: [] for figure in self._figures}
+        self._lines = {figure.name: OwnLines(figure.field, figure.pattern) for figure in self._figures}
+        self._step: float | None = None
+        self._last_step = -math.inf
 
-    def read(self, line: str) -> Reading | None:
-        """The reading of a line; None where the function returns None.
+    def take(self, line: str, reading: Reading | None = None, *, is_whole: bool = True) -> None:
+        """Keep the value of each figure that a line has.
+
+        Args:
+            line: as the program printed it.
+            reading: of the line, which may have a loss.
+            is_whole: the line has its end; fields and patterns are not searched in an unfinished line.
 
         Raises:
-            Unreadable: the function raised, or did not return a number.
+            Unreadable: the line has something that can't be the value of a figure.
         """
-        name = getattr(self._parse, "__name__", "parse")
-        try:
-            rate = self._parse(line)
-        except Exception as error:
+        if not self._figures:
+            return
+        own_step = _step_of(line, reading)
+        if own_step is not None:
+            self._step, self._last_step = own_step, max(own_step, self._last_step)
+        for figure in self._figures:
+            if figure.is_read:
+                value = self._found(figure, line) if is_whole else None
+            else:
+                value = _loss_of(figure, line, reading, is_whole=is_whole)
+            if value is not None:
+                self._keep(figure, _Printed(value, own_step, self._step))
+
+    def _keep(self, figure: Figure, printed: _Printed) -> None:
+        values = self._values[figure.name]
+        # A progress line is drawn once more when it ends.
+        if not figure.is_read and values and printed.own_step is not None and printed.own_step == values[-1].own_step:
+            values.pop()
+        values.append(printed)
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether each figure has its final value."""
+        return all(self._is_complete(figure) for figure in self._figures)
+
+    @property
+    def are_ahead(self) -> bool:
+        """Whether a figure is read at a step that the output will probably still reach."""
+        return self._step is not None and any(map(self._is_ahead, self._figures))
+
+    def _is_ahead(self, figure: Figure) -> bool:
+        if figure.at_step is None or self._is_complete(figure):
+            return False
+        # After its step, a figure that was not printed before can't be interpolated any more.
+        return self._last_step < figure.at_step or bool(self._values[figure.name])
+
+    def _is_complete(self, figure: Figure) -> bool:
+        values = self._values[figure.name]
+        if figure.at_step is None:
+            return len(values) >= self._least(figure)
+        if figure.takes is Takes.MEDIAN:
+            return self._last_step >= figure.at_step
+        return any(printed.step is not None and printed.step >= figure.at_step for printed in values)
+
+    def _least(self, figure: Figure) -> int:
+        """The number of values that it needs."""
+        if figure.name != LOSS or figure.takes is not Takes.LAST or self._loss_reading is None:
+            return 1
+        return self._loss_reading
+
+    def values(self, *, required: bool = True) -> dict[str, FigureValue]:
+        """Each figure's value; a loss that no line names is left out.
+
+        Args:
+            required: refuse a figure without a value; else it is left out.
+
+        Raises:
+            Unreadable: a figure that is required has no value, or none at its step.
+        """
+        final: dict[str, FigureValue] = {}
+        for figure in self._figures:
+            values = self._values[figure.name]
+            is_missing = len(values) < (1 if figure.at_step else self._least(figure))
+            if is_missing and not (required and figure.is_read):
+                continue
+            if is_missing:
+                raise self._never_printed(figure, len(values))
+            has_step = figure.at_step is not None
+            final[figure.name] = self._at_step(figure, values) if has_step else self._counted(figure, values)
+        return final
+
+    def _counted(self, figure: Figure, values: Sequence[_Printed]) -> FigureValue:
+        match figure.takes:
+            case Takes.FIRST:
+                counted, place = values[:1], "at its first value"
+            case Takes.LAST if self._least(figure) > 1:
+                counted, place = values[: self._least(figure)], f"at reading {self._least(figure)}"
+            case _:
+                counted, place = values, "at the end"
+        last = counted[-1]
+        is_median = figure.takes is Takes.MEDIAN
+        value = statistics.median(printed.value for printed in counted) if is_median else last.value
+        return FigureValue(value, place if last.own_step is None else f"at step {last.own_step:g}")
+
+    def _at_step(self, figure: Figure, values: Sequence[_Printed]) -> FigureValue:
+        """The value at the figure's own step, interpolated between the lines before and after it.
+
+        Raises:
+            Unreadable: no line names a step, or the printed steps don't reach it.
+        """
+        step, place = figure.at_step or 0, f"at step {figure.at_step}"
+        points = [(printed.step, printed.value) for printed in values if printed.step is not None]
+        if not points:
             raise Unreadable(
-                f"parse={name} raised {type(error).__name__}: {error} for the line {shown(line)!r}",
-                "let it return None for lines without a rate",
-            ) from error
-        if rate is None:
-            return None
-        if isinstance(rate, bool) or not isinstance(rate, int | float):
-            raise Unreadable(
-                f"parse={name} returned {rate!r:.40} for the line {shown(line)!r}",
-                "let it return a number of units per second, or None",
+                f"the figure {figure.name} is read {place}, and no line names a step",
+                "let the program print its step, as in 'step 400', or leave at_step out",
             )
-        return Reading(Kind.RATE, float(rate), loss=loss_in(line))
+        up_to = [value for at, value in points if at <= step]
+        if figure.takes is Takes.MEDIAN and up_to and self._last_step >= step:
+            return FigureValue(statistics.median(up_to), place)
+        if figure.takes is Takes.LAST and (value := _interpolated(points, step)) is not None:
+            return FigureValue(value, place)
+        first, last = points[0][0], max(at for at, _ in points)
+        raise Unreadable(
+            f"the figure {figure.name} is read {place}, and was printed from step {first:g} to step {last:g}",
+            f"give an at_step between them, or {'print it earlier' if first > step else 'let the program run longer'}",
+        )
+
+    def _never_printed(self, figure: Figure, count: int) -> Unreadable:
+        what, fields = "field" if figure.field else "pattern", ", ".join(self._lines[figure.name].fields)
+        sought = f"JSON lines were searched for the field {figure.field!r}" + (
+            f"; they have {fields}" if fields else ""
+        )
+        if figure.pattern:
+            sought = f"lines were searched for the pattern {figure.pattern!r}"
+        return Unreadable(
+            f"the figure {figure.name} was {f'printed only {count} times' if count else 'never printed'}: {sought}",
+            "let the program print it earlier, give reads=Reads(until_end=True) to read the program to its end, or "
+            f"correct the {what}",
+        )
+
+    def _found(self, figure: Figure, line: str) -> float | None:
+        """The value that the figure's own field or pattern finds.
+
+        Raises:
+            Unreadable: it can't be the figure's value, or is in another unit.
+        """
+        if (found := self._lines[figure.name].find(line)) is None:
+            return None
+        value = found.number
+        if value is None:
+            raise _no_value(figure, found.text, "which is no number", line)
+        if not math.isfinite(value) or (value < 0 and figure.unit in _NEVER_NEGATIVE):
+            raise _no_value(figure, found.text, "which can't be its value", line)
+        _require_own_unit(figure, found, line)
+        return value
+
+
+def _loss_of(figure: Figure, line: str, reading: Reading | None, *, is_whole: bool) -> float | None:
+    """The loss of a reading, unless it is of a counter that has not begun."""
+    if reading is None or (reading.kind.is_counter and reading.value == 0):
+        return None
+    if reading.loss is None and is_whole and value_of(json_object(line), LOSS) is None:
+        raise _no_value(figure, None, "which is no number", line)
+    return reading.loss
+
+
+def _interpolated(points: Sequence[tuple[float, float]], step: float) -> float | None:
+    """The value at a step, interpolated between printed steps; None beyond them."""
+    for at, value in points:
+        if at == step:
+            return value
+    for (before, low), (after, high) in pairwise(points):
+        if before < step < after:
+            return low + (high - low) * (step - before) / (after - before)
+    return None
+
+
+def _step_of(line: str, reading: Reading | None) -> float | None:
+    """The step that a line names; None if it names none."""
+    if reading is not None and reading.kind is Kind.STEP:
+        return reading.value
+    if reading is not None and reading.step:
+        return reading.step
+    if (named := step_in(line)) is not None:
+        return named
+    counters = _OF_TOTAL.findall(_EPOCH.sub("", line))
+    return int(counters[0]) if len(counters) == 1 else None
+
+
+def _no_value(figure: Figure, text: object, why: str, line: str) -> Unreadable:
+    said = "null" if text is None else f"{text!r:.40}"
+    return Unreadable(
+        f"the figure {figure.name} is {said}, {why}, in the line {shown(line)!r}",
+        "look for the cause in the program; a pattern or field that finds something else reads that",
+    )
+
+
+def _require_own_unit(figure: Figure, found: _Number, line: str) -> None:
+    """Refuse a value that another unit follows than the figure's: programs may go from "980 ms" to "1.2 s"."""
+    match = _UNIT_FOLLOWS.match(found.behind)
+    if match is None:
+        return
+    unit = figure.unit or ""
+    own, printed = _UNITS.get(unit, unit), _UNITS[match[1]]
+    if own != printed:
+        raise Unreadable(
+            f"the figure {figure.name} is {found.text}{match[0]} in the line {shown(line)!r}, and its unit is {unit!r}",
+            f"let the program always print one unit, and give that: Figure({figure.name!r}, unit={printed!r}, ...)",
+        )

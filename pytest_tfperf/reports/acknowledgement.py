@@ -23,7 +23,7 @@ def loss(one: Acknowledgement, change: float) -> str:
 def acknowledged_test(one: Acknowledgement, known: Iterable[Acknowledgement]) -> str:
     """Write the test of an acknowledgement, with the call where other calls of the test are acknowledged, too."""
     is_alone = sum(other.key[:3] == one.key[:3] for other in known) < 2
-    return one.test if is_alone or not one.workload else f"{one.test} ({one.call})"
+    return one.test if is_alone else f"{one.test} ({one.call})"
 
 
 def lines_about_owner(m: Measurement) -> Iterator[Line]:

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pytest_tfperf.core.disturbance import Disturbance
@@ -16,54 +16,13 @@ from pytest_tfperf.lines import one_line, printable
 from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.numbers import duration, rate, time_span
 
-_RULE = "-" * 64
-_DISPLAY_EVERY = 10
-
-
-def header(label: str, run: Run) -> list[str]:
-    """Return the lines above a run's first step line: "run 2: compiled in 3.2 s", and tf_cnn_benchmarks' columns."""
-    compiled = f": compiled in {run.compile_seconds:.1f} s" if run.compile_seconds else ""
-    return [label + compiled, f"Step\t{'Img' if run.unit == 'images' else run.unit}/sec\ttotal_loss"]
-
-
-def step_line(run: Run) -> str:
-    r"""Return the line for the run so far: "10\timages/sec: 50.0 +/- 0.1 (jitter = 0.2)\t7.500"."""
-    mean, uncertainty, jitter = window_statistics(run.windows, run.examples_per_step)
-    loss = run.windows[-1].loss
-    speed = f"{steps(run)}\t{run.unit}/sec: {mean:.1f} +/- {uncertainty:.1f} (jitter = {jitter:.1f})"
-    return speed if loss is None else f"{speed}\t{loss:.3f}"
-
-
-def footer(timed: Run, result: Run) -> list[str]:
-    """Return the total over all timed windows, and the number of their steps that `result` leaves out."""
-    mean, _, _ = window_statistics(timed.windows, timed.examples_per_step)
-    lines = [_RULE, f"total {timed.unit}/sec: {mean:.2f}", _RULE]
-    if (counted := steps(result)) < (timed_steps := steps(timed)):
-        lines.append(
-            f"the first {timed_steps - counted} steps came before the steady state: "
-            f"the result counts the other {counted}"
-        )
-    return lines
-
-
-def crosses_display_step(run: Run) -> bool:
-    """Whether the latest window is the first or passed a multiple of 10 steps, which tf_cnn_benchmarks prints."""
-    before = steps(run) - run.windows[-1].steps
-    return before == 0 or steps(run) // _DISPLAY_EVERY > before // _DISPLAY_EVERY
-
-
-def steps(run: Run) -> int:
-    """Return the number of timed steps so far."""
-    return sum(window.steps for window in run.windows)
-
-
 PLAIN_SECONDS = 29.0
 """The time between two plain lines, so that a CI system's log shows progress and stays short."""
 
 _SAVE, _RESTORE, _CLEAR_TO_END = "\x1b7", "\x1b8", "\x1b[K"
-
-
 _AGED_SECONDS = 10.0
+_RULE = "-" * 64
+_DISPLAY_EVERY = 10  # steps, as tf_cnn_benchmarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +135,9 @@ class ProgressLine:
 
     def window(self, run: Run, plan: Plan) -> None:
         """Show a timed window; `run` holds all windows so far."""
-        if self._timed is None:
-            self._print(header(self._label, run))
+        if self.write_line is not None:
+            self._print_window(run)
         self._timed = run
-        if crosses_display_step(run):
-            self._print_step(run)
         if self.write is not None or self.write_plain is not None:
             state, speed, left = progress(run, plan)
             self._show(_Shown(state, self.clock(), speed, left))
@@ -193,10 +150,17 @@ class ProgressLine:
 
     def ended(self, run: Run) -> None:
         """Print the total; in `run`, windows before the steady state count as warm-up."""
-        if self._timed is not None:
-            if self._printed_steps < steps(self._timed):
-                self._print_step(self._timed)
-            self._print(footer(self._timed, run))
+        if self._timed is None or self.write_line is None:
+            return
+        timed, counted = steps(self._timed), steps(run)
+        if self._printed_steps < timed:
+            self._print_step(self._timed)
+        mean, _, _ = window_statistics(self._timed.windows, self._timed.examples_per_step)
+        self._print(_RULE, f"total {self._timed.unit}/sec: {mean:.2f}", _RULE)
+        if counted < timed:
+            self._print(
+                f"the first {timed - counted} steps came before the steady state: the result counts the other {counted}"
+            )
 
     def disturbed(self, disturbance: Disturbance) -> None:
         """Note that the run that has ended was disturbed, for the line of the test's next run."""
@@ -260,16 +224,34 @@ class ProgressLine:
         least, most = (max(0.0, end - self.clock()) for end in self._ends or (0.0, 0.0))
         return f"{number}/{self._tests}", f"{time_span(least, most)} left" if most >= 1 else ""
 
-    def _print_step(self, run: Run) -> None:
-        self._printed_steps = steps(run)
-        self._print([step_line(run)])
+    def _print_window(self, run: Run) -> None:
+        """Print tf_cnn_benchmarks' columns above the first window, and its line of the first and each tenth step."""
+        if self._timed is None:
+            compiled = f": compiled in {run.compile_seconds:.1f} s" if run.compile_seconds else ""
+            unit = "Img" if run.unit == "images" else run.unit
+            self._print(self._label + compiled, f"Step\t{unit}/sec\ttotal_loss")
+        before = steps(run) - run.windows[-1].steps
+        if before == 0 or steps(run) // _DISPLAY_EVERY > before // _DISPLAY_EVERY:
+            self._print_step(run)
 
-    def _print(self, lines: Iterable[str]) -> None:
-        if self.write_line is None:
-            return
+    def _print_step(self, run: Run) -> None:
+        r"""Print the line of the run so far: "10\timages/sec: 50.0 +/- 0.1 (jitter = 0.2)\t7.500"."""
+        self._printed_steps = steps(run)
+        mean, uncertainty, jitter = window_statistics(run.windows, run.examples_per_step)
+        loss = run.windows[-1].loss
+        speed = f"{steps(run)}\t{run.unit}/sec: {mean:.1f} +/- {uncertainty:.1f} (jitter = {jitter:.1f})"
+        self._print(speed if loss is None else f"{speed}\t{loss:.3f}")
+
+    def _print(self, *lines: str) -> None:
+        assert self.write_line is not None, "such lines are wanted"
         self.done()
         for line in lines:
             self.write_line(printable(line))
+
+
+def steps(run: Run) -> int:
+    """Return the number of timed steps so far."""
+    return sum(window.steps for window in run.windows)
 
 
 def progress(run: Run, plan: Plan) -> tuple[str, str, str]:

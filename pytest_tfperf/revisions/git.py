@@ -96,11 +96,6 @@ def require_repository(folder: Path, wanted_by: str) -> Path:
     return repository
 
 
-def is_shallow(repository: Path) -> bool:
-    """Whether commits are missing from the clone."""
-    return run_git(repository, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
-
-
 def ignored(files: Iterable[Path]) -> frozenset[Path]:
     """Return the files that no commit has because git ignores them, or because they lie in no repository.
 
@@ -183,17 +178,18 @@ def require_commit(repository: Path, commit: str) -> None:
     Raises:
         TfperfError: it does not; says how to fetch the commit.
     """
-    if run_git(repository, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").returncode == 0:
-        return
-    if is_shallow(repository):
+    if run_git(repository, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").returncode:
+        again = f"Fetch it: git fetch --all; where it was rebased away, record again with {recording_option()}"
         raise TfperfError(
-            f"{repository} is a shallow clone without the commit {commit}, at which baselines were recorded",
-            next_step="Fetch the rest: git fetch --unshallow (in CI, clone with the whole history)",
+            f"{repository} has no commit {commit}, at which baselines were recorded",
+            next_step=_unless_shallow(repository, again),
         )
-    raise TfperfError(
-        f"{repository} has no commit {commit}, at which baselines were recorded",
-        next_step=f"Fetch it: git fetch --all; where it was rebased away, record again with {recording_option()}",
-    )
+
+
+def _unless_shallow(repository: Path, otherwise: str) -> str:
+    """The next step where a commit is missing: a shallow clone lacks old ones."""
+    is_shallow = run_git(repository, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+    return f"This is a shallow clone. {_WHOLE}" if is_shallow else otherwise
 
 
 def commit_named(repository: Path, revision: str, wanted_by: str) -> Commit:
@@ -206,9 +202,9 @@ def commit_named(repository: Path, revision: str, wanted_by: str) -> Commit:
     if done.returncode == 0:
         return described(repository, [done.stdout.strip()])[0]
     advice = "Fetch it (git fetch origin), or name a branch, tag or commit that `git log` knows"
-    if is_shallow(repository):
-        advice = f"This is a shallow clone. {_WHOLE}"
-    raise TfperfError(f"{wanted_by}: {revision!r} is no commit of {repository}", next_step=advice)
+    raise TfperfError(
+        f"{wanted_by}: {revision!r} is no commit of {repository}", next_step=_unless_shallow(repository, advice)
+    )
 
 
 def merge_base(repository: Path, revision: str, wanted_by: str) -> Commit:
@@ -221,13 +217,9 @@ def merge_base(repository: Path, revision: str, wanted_by: str) -> Commit:
     done = run_git(repository, "merge-base", "HEAD", other.hash)
     if done.returncode == 0:
         return described(repository, [done.stdout.split()[0]])[0]
-    if is_shallow(repository):
-        raise TfperfError(
-            f"{wanted_by}: in this shallow clone HEAD and {revision} have no common commit", next_step=_WHOLE
-        )
     raise TfperfError(
-        f"{wanted_by}: HEAD and {revision} have no common commit, so there is nothing to compare with",
-        next_step="Name a branch that this one started from",
+        f"{wanted_by}: HEAD and {revision} have no common commit",
+        next_step=_unless_shallow(repository, "Name a branch that this one started from"),
     )
 
 
@@ -243,7 +235,7 @@ def commits_after(repository: Path, good: Commit, bad: Commit, wanted_by: str) -
         TfperfError: good is no ancestor of bad; or, in a shallow clone, that can't be known.
     """
     if run_git(repository, "merge-base", "--is-ancestor", good.hash, bad.hash).returncode:
-        advice = _WHOLE if is_shallow(repository) else "Name a good commit that came before the bad one"
+        advice = _unless_shallow(repository, "Name a good commit that came before the bad one")
         raise TfperfError(f"{wanted_by}: {good.shown} is no ancestor of {bad.shown}", next_step=advice)
     done = run_git(repository, "rev-list", "--first-parent", "--reverse", "--ancestry-path", f"{good.hash}..{bad.hash}")
     hashes = done.stdout.split()

@@ -120,8 +120,16 @@ class Worktrees:
             self._prune(keep=commit)
             folder = self._folder / commit
             self._release(folder)  # a search comes back to a commit
-            if not (self._ready(folder).exists() and _is_unchanged(folder)):
-                self._require_free(folder)
+            # It is still a worktree, at the commit of its name; without its `.git` it would be of the user's code.
+            is_unchanged = repository_of(folder) == folder.resolve() and commit_of(folder) == folder.name[:12]
+            if not (is_unchanged and self._ready(folder).exists()):
+                if not self._is_free(folder):
+                    raise TfperfError(
+                        f"{folder} is in use by another session, and tracked files in it were changed, perhaps by the "
+                        "program",
+                        next_step="Wait for that session, or name another folder with --tfperf-dir; "
+                        f"git -C {folder} status shows the files",
+                    )
                 self._remove(folder)
                 say(f"checking out {commit[:12]} in {folder.parent}")
                 add_worktree(self._repository, commit, folder)
@@ -151,15 +159,6 @@ class Worktrees:
             if path not in newest and path.name != keep and self._is_free(path):
                 self._remove(path)
 
-    def _require_free(self, folder: Path) -> None:
-        """Refuse to replace files that another session runs."""
-        if not self._is_free(folder):
-            raise TfperfError(
-                f"{folder} is in use by another session, and tracked files in it were changed, perhaps by the program",
-                next_step=f"Wait for that session, or name another folder with --tfperf-dir; "
-                f"git -C {folder} status shows the files",
-            )
-
     def _is_free(self, folder: Path) -> bool:
         try:
             with _locked(self._lock(folder), fcntl.LOCK_EX | fcntl.LOCK_NB):
@@ -185,11 +184,6 @@ class Worktrees:
         (self._folder / ".gitignore").write_text("*\n", "utf-8")  # `git add .` must not add it
         with _locked(self._folder / _LOCK, fcntl.LOCK_EX):
             yield
-
-
-def _is_unchanged(folder: Path) -> bool:
-    """Whether it is still a worktree, at the commit of its name; without its `.git` it would be of the user's code."""
-    return repository_of(folder) == folder.resolve() and commit_of(folder) == folder.name[:12]
 
 
 @contextmanager

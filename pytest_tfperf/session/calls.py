@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from pytest_tfperf.bench.comparing import compare
-from pytest_tfperf.bench.other_side import OtherSide
+from pytest_tfperf.bench.comparing import OtherSide, compare
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.bench.task import Task
-from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Subject
-from pytest_tfperf.core.figure import RATE
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import Throughput
@@ -56,7 +52,6 @@ class CallRunner:
         if session.other_side is not None:
             return self._check_against(session.other_side, subject, on, accepted, plan, name)
         task = self._task(subject, on, accepted, plan, name)
-        self._require_one_acknowledged(task)
         if settings.update_baselines:
             return self._measured(task, lambda earlier: self._recorded(task, earlier))
         return self._measured(task, lambda earlier: session.bench.check(task, earlier))
@@ -119,22 +114,6 @@ class CallRunner:
                 f"name={subject.name!r} in {self._test} is the name of another command already, in {its_call[0]}, and "
                 "both would have one baseline: give each its own name"
             )
-
-    def _require_one_acknowledged(self, task: Task) -> None:
-        """Refuse a second call for an acknowledgement that names none: it would hide a loss that nobody knows of."""
-        key = Key(task.workload.id, task.topology.shape)
-        for name in (RATE, *(figure.name for figure in task.plan.also)):
-            known = task.acknowledged.get(name)
-            if known is None or known.workload:
-                continue
-            first = self._state.acknowledged_calls.setdefault(known.key, key)
-            if first != key:
-                raise TfperfError(
-                    f"{known.test} makes several calls, and its acknowledgement until {known.until} does not say which "
-                    f"of them: {first.workload} on {first.topology} or {key.workload} on {key.topology}",
-                    next_step="In acknowledged.toml, add workload, topology and, above all entries, version = 2: "
-                    f"workload = {json.dumps(first.workload)}, topology = {json.dumps(first.topology)}",
-                )
 
     def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
         _require_one_line(name, subject)

@@ -8,26 +8,25 @@ to a feature's `FEATURE`.
 
 from __future__ import annotations
 
+import json
 import os
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.rerun_command import RECORDING_OPTION, name_recording_option, recording_option
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting
-from pytest_tfperf.core.settings import MAX_SECONDS, OF_THE_SPINE, Settings, Update
+from pytest_tfperf.core.settings import MAX_SECONDS, OF_THE_SPINE, TOLD, Settings, Update
 from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
 from pytest_tfperf.features import settings_of_features
 from pytest_tfperf.session.rerun_options import rerun_command
 from pytest_tfperf.workers import catalogue
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _COLLECT_ONLY = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan")
 """pytest's options with which no test runs."""
@@ -70,12 +69,15 @@ def read_settings(config: pytest.Config) -> Settings:
     if (pipeline := given.get("input_pipeline")) is not None:
         _refuse_unknown_pipeline(pipeline)
     _refuse_contradictions(known, given, values | {"update_baselines": update})
+    told = json.loads(os.environ.get(TOLD, "{}"))
     names = {setting.name for setting in settings_of_features()}
     return Settings(
         root=config.rootpath,
         collects_only=any(map(config.getoption, _COLLECT_ONLY)),
         writes_junit=bool(config.getoption("xmlpath", None)),
         update_baselines=Update(update) if update else None,
+        slowed=tuple(told.get("slowed", ())),
+        bisect_step=Path(told["bisect_step"]) if "bisect_step" in told else None,
         rerun=rerun_command(config, known | {_RECORDING.name: _RECORDING}, given),
         of_features={name: value for name, value in values.items() if name in names},
         **{name: value for name, value in values.items() if name not in names},

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue
     from pytest_tfperf.bench.session import Session
-    from pytest_tfperf.core.baseline import Key
     from pytest_tfperf.core.command import Command
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict, UnrecordedTests
@@ -55,7 +54,6 @@ class SessionState:
         under_xdist: the number of throughput tests that pytest-xdist's workers got, which measure nothing: each is
             skipped, or an error for the nightly gate.
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
-        acknowledged_calls: the first call that each acknowledgement was found for.
         unselected: the throughput tests that pytest collected, but deselected or skipped, and why.
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
@@ -78,7 +76,6 @@ class SessionState:
         self.measured_alone: dict[str, dict[str, NotCompared]] = {}
         self.under_xdist = 0
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
-        self.acknowledged_calls: dict[tuple[str, ...], Key] = {}
         self.unselected: dict[str, str] = {}
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
@@ -144,8 +141,7 @@ class SessionState:
         """Refuse files that the selected tests will need and that can't be used.
 
         Raises:
-            TfperfError: the history, or what a feature writes, can't be written; a test that is to be slowed down is
-                not selected.
+            TfperfError: the history, or what a feature writes, can't be written.
             BaselineError: a file of this machine's that can't be read whole.
             MeasurementError: baselines are to be recorded, and other work disturbs the machine.
         """
@@ -154,11 +150,6 @@ class SessionState:
             return
         from pytest_tfperf.revisions.git import refusal_of
 
-        if unknown := [test for test in settings.inject_slowdown_tests if test not in self.selection]:
-            raise TfperfError(
-                f"tfperf_inject_slowdown_tests: no selected throughput test has the id {unknown[0]}",
-                next_step="Give ids as `pytest --collect-only -q` prints them, one a line",
-            )
         session, history = self.session, self.session.history
         history.prepare()
         self.remarks += filter(None, (refusal_of(settings.root), history.moved_aside))
@@ -304,21 +295,16 @@ class SessionState:
         return not any(side is not None and side.is_of_session for side in sides)
 
     def exit_status(self, status: int, *, failures: int) -> int:
-        """The status that a feature wants, or our own where nothing failed and something could not be measured.
+        """The status that tells "regressed" from "could not measure" and "the machine is slower".
 
         Args:
             status: pytest's: 1 where any test failed or errored, 0 where all is well.
             failures: reports that failed, errors and the session's own verdicts among them.
         """
-        ours = self._exit_status(status, failures)
-        wanted = first(
-            feature.exit_status(self.settings, lambda: self.result, ours) for feature in self.features.values()
-        )
-        self.status = ours if wanted is None else wanted
+        self.status = self._exit_status(status, failures)
         return self.status
 
     def _exit_status(self, status: int, failures: int) -> int:
-        """Tell "regressed" from "could not measure" and "the machine is slower"."""
         if self.settings.collects_only and self.selection.faulty:
             return status or EXIT_USAGE
         if self.settings.collects_only or not (self.selection or self.under_xdist):

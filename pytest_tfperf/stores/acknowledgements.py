@@ -15,9 +15,9 @@ from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.figure import BUILT_IN, RATE, Figure, is_figure_name
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.rerun_command import recording_option
-from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.errors import TfperfError, one_of, worded
 from pytest_tfperf.stores import files
-from pytest_tfperf.stores.baseline_file import has_marker
+from pytest_tfperf.stores.baseline_file import merge_line
 from pytest_tfperf.stores.kept import require_version
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "acknowledged.toml"
 
-VERSION: Final = 2
-"""A file that does not say its version has version 1, whose entries name neither workload nor topology."""
+VERSION: Final = 1
 
 _MOST_WORST: Final = 2
 """How many times the change its worse end may be: of a loss that was confirmed, it is always less."""
@@ -54,14 +53,12 @@ def read(folder: Path) -> tuple[Acknowledgement, ...]:
             nothing or could hide any loss; names file and line.
     """
     path = folder / NAME
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    except OSError as error:
-        raise TfperfError(f"{path} can't be read: {error.strerror}", next_step="Correct its permissions") from None
-    if has_marker(data):
-        line = next(n for n, each in enumerate(data.splitlines(), start=1) if has_marker(each))
+    with worded(path, "read", "Correct its permissions"):
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+    if line := merge_line(data):
         raise TfperfError(
             f"{path}, line {line}: git's merge of this file is unfinished",
             next_step="Keep the entries of both sides, and delete the lines that git added",
@@ -106,11 +103,8 @@ def require_plausible(one: Acknowledgement) -> None:
     for name, meaning in _MEANING.items():
         if not getattr(one, name).strip():
             raise TfperfError(f"{name} is empty: write {meaning}")
-    if bool(one.workload) != bool(one.topology):
-        raise TfperfError("workload and topology name a call together: write both, as the baseline's row has them")
-    if one.workload:
-        parse_subject(one.workload)
-        require_topology(one.topology)
+    parse_subject(one.workload)
+    require_topology(one.topology)
     _require_loss(one)
     if abs(one.worst) > _MOST_WORST * abs(one.change):
         raise TfperfError(
@@ -146,14 +140,12 @@ def write(folder: Path, acknowledgements: Iterable[Acknowledgement]) -> Path:
         TfperfError: it can't be written; an earlier file is untouched.
     """
     path, text = folder / NAME, render(acknowledgements)
-    try:
+    with worded(path, "written", "Make it writable"):
         if text:
             folder.mkdir(parents=True, exist_ok=True)
             files.replace(path, text.encode())
         else:
             path.unlink(missing_ok=True)
-    except OSError as error:
-        raise TfperfError(f"{path} can't be written: {error.strerror}", next_step="Make it writable") from None
     return path
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import Counter
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,17 +74,20 @@ def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
     Raises:
         BaselineError: the file is incomplete, ambiguous or implausible; names file and line.
     """
+    if merged := merge_line(data):
+        raise BaselineError(
+            f"{name}, line {merged}: git's merge of this file is unfinished",
+            next_step="`tfperf baselines merge` finishes it, with the newer row of each workload",
+        )
     rows: dict[Key, Baseline] = {}
     line_of: dict[Key, int] = {}
     header: list[str] = []
     for number, line in enumerate(_lines(data, name), start=1):
         try:
-            if has_marker(line.encode()):
-                raise BaselineError(
-                    f"git's merge of this file is unfinished ({line[:40]})",
-                    next_step="`tfperf baselines merge` finishes it, with the newer row of each workload",
-                )
-            cells = _split(line)
+            try:
+                cells = next(csv.reader([line], strict=True), [])
+            except csv.Error as error:
+                raise BaselineError(f"not a CSV line ({error}): correct its quotes") from None
             if number == 1:
                 header = _checked_header(cells)
                 continue
@@ -117,9 +119,10 @@ def render(rows: Iterable[Baseline]) -> bytes:
     return text.getvalue().encode("utf-8", errors="replace")
 
 
-def has_marker(data: bytes) -> bool:
-    """Whether a line is one of those with which git marks an unfinished merge."""
-    return _MARKER.search(data) is not None
+def merge_line(data: bytes) -> int:
+    """Return the number of the first line with which git marks an unfinished merge; 0 for none."""
+    mark = _MARKER.search(data)
+    return data.count(b"\n", 0, mark.start()) + 1 if mark else 0
 
 
 def natural(text: str) -> tuple[tuple[str | int, ...], str]:
@@ -136,27 +139,20 @@ def _lines(data: bytes, name: str) -> list[str]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise BaselineError(f"{name}, line {line}: not UTF-8: save the file as UTF-8, or restore it with git") from None
-    *lines, rest = text.split("\n")
+    *lines, rest = text.replace("\r\n", "\n").split("\n")
     if rest:
         raise BaselineError(
             f"{name}, line {len(lines) + 1}: the last line is cut off (no line end): restore the file with git, "
             "or complete the line"
         )
-    return [line.removesuffix("\r") for line in lines]
-
-
-def _split(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line], strict=True), [])
-    except csv.Error as error:
-        raise BaselineError(f"not a CSV line ({error}): correct its quotes") from None
+    return lines
 
 
 def _checked_header(header: list[str]) -> list[str]:
-    for mark in filter(None, map(_LATER.fullmatch, header)):
-        require_version(int(mark[1]), "this file", newest=VERSION)
-    if unknown_columns := [column for column in header if column not in _WITH_FIGURES]:
-        name = unknown_columns[0]
+    if unknown_columns := set(header).difference(_WITH_FIGURES):
+        for mark in filter(None, map(_LATER.fullmatch, unknown_columns)):
+            require_version(int(mark[1]), "this file", newest=VERSION)
+        name = min(unknown_columns, key=header.index)
         raise BaselineError(unknown("column", name), next_step=known_names(name, _WITH_FIGURES))
     if sorted(header) not in (sorted(COLUMNS), sorted(_WITH_FIGURES)):
         raise BaselineError(f"the first line must name each of these columns once: {','.join(COLUMNS)}")
@@ -176,10 +172,16 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
         raise BaselineError(f"no value: write {what}, or delete the row where nothing was measured")
     if not re.fullmatch(r"[0-9]{1,9}", cell["runs"]):
         raise BaselineError(f"runs {cell['runs']!r} is not a count: write how many runs the value rests on")
-    numbers = {column: _number(cell, column) for column in _NUMBERS}
     parse_subject(cell["workload"])
     require_topology(cell["topology"])
-    values: dict[str, Any] = numbers | {column: cell[column] for column in _TEXTS}
+    values: dict[str, Any] = {}
+    for column in _NUMBERS:
+        text = cell[column]
+        if text and not _NUMBER.fullmatch(text):
+            raise BaselineError(f"{column} {text!r} is not a number: write digits only, as in 789.51 (0.05 for 5 %)")
+        values[column] = float(text) if text else None
+    for column in _TEXTS:
+        values[column] = cell[column]
     row = Baseline(
         machine=machine,
         key=Key(cell["workload"], cell["topology"], figure),
@@ -188,13 +190,6 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
     )
     require_plausible(row)
     return row
-
-
-def _number(cell: Mapping[str, str], column: str) -> float | None:
-    text = cell[column]
-    if text and not _NUMBER.fullmatch(text):
-        raise BaselineError(f"{column} {text!r} is not a number: write digits only, as in 789.51 (0.05 for 5 %)")
-    return float(text) if text else None
 
 
 def _text(row: Baseline, column: str) -> str:
@@ -252,20 +247,15 @@ def _require_runs(row: Baseline) -> None:
         return
     if row.runs == 1:
         raise BaselineError(f"between_runs {row.between_runs:g} of a single run: leave it empty, or correct runs")
-    most = _most_between_runs(row)
+    most = MOST_BETWEEN_RUNS
+    if row.key.figure:
+        is_positive = row.unit == "bytes" or Figure(row.key.figure, unit=row.unit).with_speed
+        most = _MOST_OF_A_FIGURE if is_positive and row.value > 0 else _MOST_NEAR_ZERO
     if row.between_runs > most:
         raise BaselineError(
             f"between_runs {row.between_runs:g} is above {most:g}: write the standard deviation between the runs as a "
             "fraction, 0.02 for 2 %"
         )
-
-
-def _most_between_runs(row: Baseline) -> float:
-    """Return the largest standard deviation that its runs can have, as a fraction of its value."""
-    if not row.key.figure:
-        return MOST_BETWEEN_RUNS
-    is_positive = row.unit == "bytes" or Figure(row.key.figure, unit=row.unit).with_speed
-    return _MOST_OF_A_FIGURE if is_positive and row.value > 0 else _MOST_NEAR_ZERO
 
 
 def _require_date(text: str, today: date) -> None:
@@ -292,9 +282,11 @@ def _require_gpu(row: Baseline) -> None:
 
 
 def _require_environment(text: str) -> None:
-    facts = text.split()
-    if strange := [fact for fact in facts if not _FACT.fullmatch(fact)]:
-        raise BaselineError(f"environment: {strange[0]!r} must be NAME=VERSION, as in tensorflow=2.21.0 keras=3.15.1")
-    counts = Counter(fact.partition("=")[0] for fact in facts)
-    if twice := [name for name, count in counts.items() if count > 1]:
-        raise BaselineError(f"environment: {twice[0]} is given twice: keep one")
+    names = set()
+    for fact in text.split():
+        name = fact.partition("=")[0]
+        if not _FACT.fullmatch(fact):
+            raise BaselineError(f"environment: {fact!r} must be NAME=VERSION, as in tensorflow=2.21.0 keras=3.15.1")
+        if name in names:
+            raise BaselineError(f"environment: {name} is given twice: keep one")
+        names.add(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from contextlib import contextmanager, nullcontext, suppress
@@ -21,6 +20,10 @@ if TYPE_CHECKING:
 _PACKAGE: Final = Path(__file__).parents[1]
 # The documents' baselines: `published/` in an installed wheel, `baselines/` in a checkout.
 _PUBLISHED: Final = next((f for f in (_PACKAGE / "published", _PACKAGE.parent / "baselines") if f.is_dir()), None)
+
+_WAY_OUT: Final = (
+    "Make it writable, or name another folder with --tfperf-baselines=DIR (or the ini value tfperf_baselines)"
+)
 
 
 @final
@@ -128,30 +131,27 @@ class BaselineStore:
     def _acquired(self, path: Path) -> IO[str]:
         """Return the open lock file, locked."""
         while True:
-            try:
+            with worded(self.folder, "written", _WAY_OUT, kind=BaselineError):
                 self.folder.mkdir(parents=True, exist_ok=True)
+            with worded(path, "written", _WAY_OUT, kind=BaselineError):
                 file = open(path, "a+", encoding="utf-8", opener=_without_links)  # noqa: SIM115  # the caller closes it
-            except OSError as error:
-                raise _unwritable(path if error.errno == errno.ELOOP else self.folder, error) from None
-            try:
-                _acquire(file, self.folder)
-            except BaseException:
-                with suppress(OSError):  # a full disk: closing tries to write the rest again
-                    file.close()
-                raise
+                try:
+                    _acquire(file, self.folder)
+                except BaseException:
+                    with suppress(OSError):  # a full disk: closing tries to write the rest again
+                        file.close()
+                    raise
             if os.fstat(file.fileno()).st_nlink:  # else the session before has just deleted it
                 return file
             file.close()
 
     def _write(self, path: Path, rows: Iterable[Baseline]) -> None:
         rows = list(rows)
-        try:
+        with worded(path, "written", _WAY_OUT, kind=BaselineError):
             if rows:
                 files.replace(path, baseline_file.render(rows))
             else:
                 path.unlink(missing_ok=True)
-        except OSError as error:
-            raise _unwritable(path, error) from None
 
     def _rows(self, folder: Path, machine: str) -> dict[Key, Baseline]:
         """Return the rows of a file that count; it is parsed again only where it has changed."""
@@ -185,20 +185,8 @@ def _acquire(file: IO[str], folder: Path) -> None:
             f"{folder}: another session updates these baselines ({file.read()})",
             next_step="Wait for it to end, or end it: the lock goes with its process",
         ) from None
-    except OSError as error:
-        raise _unwritable(folder, error) from None
 
 
 def _without_links(path: str, flags: int) -> int:
     """Open a file, but not one that a link names: its owner would be written into another file."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
-
-
-def _unwritable(path: Path, error: OSError) -> BaselineError:
-    in_the_way = isinstance(error, (FileExistsError, NotADirectoryError)) or error.errno == errno.ELOOP
-    otherwise = "Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Make it writable"
-    fact, fix = ("a file is in its way", "Move that") if in_the_way else (error.strerror, otherwise)
-    return BaselineError(
-        f"{path} can't be written: {fact}",
-        next_step=f"{fix}, or name another folder with --tfperf-baselines=DIR (or the ini value tfperf_baselines)",
-    )

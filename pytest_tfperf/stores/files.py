@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, worded
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -68,18 +68,13 @@ def require_writable(path: Path, option: str) -> None:
         raise TfperfError(f"{option}={path}: that is a folder", next_step="Name a file in it")
     if _is_stream(path):
         return
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except FileNotFoundError:
+    if not path.parent.exists():
         raise TfperfError(
             f"{option}={path}: there is no folder {path.parent}", next_step="Make it, or name another file"
-        ) from None
-    except OSError as error:
-        raise TfperfError(
-            f"{option}={path} can't be written: {error.strerror}",
-            next_step=f"Name another file, or correct the permissions of {path.parent}",
-        ) from None
+        )
+    way_out = f"Name another file, or correct the permissions of {path.parent}"
+    with worded(f"{option}={path}", "written", way_out), tempfile.TemporaryFile(dir=path.parent):
+        pass
 
 
 def _is_stream(path: Path) -> bool:
@@ -104,12 +99,8 @@ def read(path: Path) -> str:
     """
     if path == STDIN and sys.stdin is None:
         raise TfperfError("standard input is closed", next_step="Send a log to it: tfperf replay - < FILE")
-    try:
+    with worded(shown(path), "read", "Give the path of a log or an export"):
         data = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
-    except OSError as error:
-        raise TfperfError(
-            f"{shown(path)} can't be read: {error.strerror}", next_step="Give the path of a log or an export"
-        ) from None
     return decode(data, shown(path))
 
 

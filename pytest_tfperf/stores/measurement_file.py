@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, worded
 from pytest_tfperf.stores import files
 from pytest_tfperf.stores.kept import require_version
 
@@ -47,12 +47,8 @@ def write(path: Path, measurements: Iterable[Measurement]) -> None:
     Raises:
         TfperfError: it can't be written.
     """
-    try:
+    with worded(path, "written", "Name another file: -o FILE"):
         files.replace(path, render(measurements).encode())
-    except OSError as error:
-        raise TfperfError(
-            f"{path} can't be written: {error.strerror}", next_step="Name another file: -o FILE"
-        ) from None
 
 
 def is_measurement_file(text: str) -> bool:

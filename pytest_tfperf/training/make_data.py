@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.data_sets import BOX, IMAGE, IMAGES, LABEL, TEXT_LABEL, TOKENS, DataSet
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_USAGE
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, worded
 from pytest_tfperf.lines import printable
 
 if TYPE_CHECKING:
@@ -158,16 +158,10 @@ def _make_folder(folder: Path, data: DataSet) -> None:
     Raises:
         TfperfError: the folder can't be made, or has such files already.
     """
-    try:
+    with worded(folder, "written", "Name another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.glob(f"{data.prefix}-*")):
             raise TfperfError(f"{folder} has files {data.prefix}-...: name another folder, or remove them first")
-    except OSError as error:
-        raise _not_written(folder, error) from error
-
-
-def _not_written(folder: Path, error: Exception) -> TfperfError:
-    return TfperfError(f"{folder} can't be written: {error}", next_step="Name another folder")
 
 
 def _write(folder: Path, data: DataSet, examples: Iterator[tf.train.Example], count: int, shards: int) -> int:
@@ -179,7 +173,10 @@ def _write(folder: Path, data: DataSet, examples: Iterator[tf.train.Example], co
     import tensorflow as tf
 
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{data.prefix}-", dir=folder) as unfinished:
+        with (
+            worded(folder, "written", "Name another folder"),
+            tempfile.TemporaryDirectory(prefix=f".{data.prefix}-", dir=folder) as unfinished,
+        ):
             for shard in range(shards):
                 path = Path(unfinished) / f"{data.prefix}-{shard:05d}-of-{shards:05d}"
                 with tf.io.TFRecordWriter(str(path)) as file:
@@ -189,8 +186,8 @@ def _write(folder: Path, data: DataSet, examples: Iterator[tf.train.Example], co
             size = sum(file.stat().st_size for file in files)
             for path in files:
                 path.rename(folder / path.name)
-    except (OSError, tf.errors.OpError) as error:
-        raise _not_written(folder, error) from error
+    except tf.errors.OpError as error:
+        raise TfperfError(f"{folder} can't be written: {error}", next_step="Name another folder") from error
     return size
 
 

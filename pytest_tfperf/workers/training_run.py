@@ -184,7 +184,11 @@ class TrainingRun:
             worker.send({"figures": list(names)})
         answers = self._answers("figures")
         values = {name: [answer[name] for answer in answers] for name in names}
-        return {name: self._most(of_ranks) for name, of_ranks in values.items() if None not in of_ranks}
+        return {
+            name: OfRank(float(max(known)), self._workers[known.index(max(known))].name if len(known) > 1 else "")
+            for name, known in values.items()
+            if None not in known
+        }
 
     def trace(self, steps: int) -> tuple[Trace, ...]:
         """Run this many steps under TensorFlow's profiler; returns each process's trace, rank 0 first.
@@ -247,11 +251,6 @@ class TrainingRun:
         others = [worker for worker in waiting if worker is not blamed]
         error = blamed.silent()
         return error.at("", f"nor did {_names(others)}; it was heard last") if others else error
-
-    def _most(self, values: Sequence[float]) -> OfRank:
-        """The largest value, with its rank if there are several."""
-        value = max(values)
-        return OfRank(float(value), self._workers[values.index(value)].name if len(values) > 1 else "")
 
     def _is_same(self, loss: float | None, first: float) -> bool:
         if loss is None:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_tfperf.core import plain_json
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, worded
 
 _NAME = b"tfperf "
 _GREETING = _NAME + b"1"  # the version of these frames; what was signed under another version is valid in none
@@ -383,10 +383,8 @@ def read_key(path: Path) -> str:
         TfperfError: the file is missing, others may read it, or it holds something else; says how to make one.
     """
     made_by = f"Make one: (umask 077; openssl rand -hex 32 > {path})"
-    try:
-        key, mode = path.read_text(encoding="ascii").strip(), path.stat().st_mode
-    except (OSError, UnicodeDecodeError) as error:
-        raise TfperfError(f"the key file {path} can't be read: {error}", next_step=made_by) from None
+    with worded(f"the key file {path}", "read", made_by):
+        key, mode = path.read_text(encoding="utf-8").strip(), path.stat().st_mode
     if re.fullmatch("[0-9a-f]{64}", key) is None:
         raise TfperfError(f"the key file {path} must hold 64 hexadecimal digits", next_step=made_by)
     if stat.S_IMODE(mode) & 0o077:

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.comparing import compare
+from pytest_tfperf.bench.comparing import OtherSide, State, compare
 from pytest_tfperf.bench.disturbance_guard import TRIES
-from pytest_tfperf.bench.other_side import OtherSide, State
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.other_side import OtherSide, State
+from pytest_tfperf.bench.comparing import OtherSide, State
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import NotCompared, TfperfError

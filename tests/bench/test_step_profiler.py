@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.step_profile import StepProfiler
+from pytest_tfperf.bench.windows import StepProfiler
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices

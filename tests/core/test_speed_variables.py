@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.speed_variables import FACT, REASONS, each_apart, is_speed_variable, speed_variables
+from pytest_tfperf.core.speed_variables import FACT, NAMES, each_apart, is_speed_variable, speed_variables
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
     )
 
 
-names = st.sampled_from(sorted(name.replace("*", "X1") for name in REASONS if name != "CUDA_*"))
+names = st.sampled_from(sorted(name.replace("*", "X1") for name in NAMES if name != "CUDA_*"))
 values = st.text("abc012,:=-{}/", min_size=1).filter(lambda value: not value.isupper())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.features import modules, outputs
 
-READ = {"base_lock", "bisect_step"}
+READ = {"base_lock"}
 
 
 def test_each_file_and_secret_address_of_a_feature_is_an_output_or_known_to_be_read() -> None:

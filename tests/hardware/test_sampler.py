@@ -11,6 +11,7 @@ import pynvml
 import pytest
 
 from pytest_tfperf.core.telemetry import GpuTelemetry
+from pytest_tfperf.hardware import sampler as sampler_module
 from pytest_tfperf.hardware.nvml import gives_our_pids
 from pytest_tfperf.hardware.sampler import Sampler, handles_of, read_gpus
 from tests.helpers.fake_nvml import FakeNvml, MigDevice, Now
@@ -143,18 +144,20 @@ def test_a_run_shorter_than_the_interval_is_sampled_with_its_gpus_if_there_is_a_
 
 
 @pytest.mark.parametrize(
-    ("call", "limit"), [("nvmlInit", {"wake_seconds": 0.01}), ("nvmlDeviceGetTemperature", {"stop_seconds": 0.01})]
+    ("call", "limit"), [("nvmlInit", "WAKE_SECONDS"), ("nvmlDeviceGetTemperature", "_STOP_SECONDS")]
 )
-def test_a_driver_that_never_returns_does_not_block_stop(call, limit):
+def test_a_driver_that_never_returns_does_not_block_stop(call, limit, monkeypatch):
+    monkeypatch.setattr(sampler_module, limit, 0.01)
     answer = threading.Event()
     nvml = FakeNvml(H200, answers={call: lambda *_: answer.wait()})
-    sampler = Sampler([UUID], nvml=nvml, **limit)
+    sampler = Sampler([UUID], nvml=nvml)
     sampler.start()
     assert (sampler.stop(), sampler.hung) == (None, True)
     answer.set()
 
 
-def test_stop_waits_longer_for_a_gpu_that_has_to_wake_first():
+def test_stop_waits_longer_for_a_gpu_that_has_to_wake_first(monkeypatch):
+    monkeypatch.setattr(sampler_module, "_STOP_SECONDS", 0.01)
     is_awake = threading.Event()
 
     def waking(uuid):
@@ -163,7 +166,7 @@ def test_stop_waits_longer_for_a_gpu_that_has_to_wake_first():
         return 0
 
     nvml = FakeNvml(H200, answers={"nvmlDeviceGetHandleByUUID": waking})
-    sampler = Sampler([UUID], nvml=nvml, stop_seconds=0.01)
+    sampler = Sampler([UUID], nvml=nvml)
     sampler.start()
     sampler.stop()
     assert is_awake.is_set()

@@ -89,6 +89,8 @@ def acknowledged(change: float = -0.13, worst: float = -0.15, **more: Any) -> Ac
     given: dict[str, Any] = {
         "machine": "box",
         "test": TEST,
+        "workload": KEY.workload,
+        "topology": KEY.topology,
         "figure": RATE,
         "until": date(2027, 1, 15),
         "why": "bug 123",

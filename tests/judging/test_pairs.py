@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Want, Wants
-from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
+from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS, FALSE_ALARMS
 from pytest_tfperf.judging.pairs import (
     EXPECTED_PAIRS,
     MIN_PAIRS,
@@ -23,7 +23,6 @@ from pytest_tfperf.judging.pairs import (
     Terms,
     trimmed_mean,
 )
-from pytest_tfperf.judging.thresholds import FALSE_ALARMS
 
 TWO_PERCENT = -math.log(0.98)
 ASSUMED = Scatter(2 * ASSUMED_BETWEEN_RUNS**2, EXPECTED_PAIRS)

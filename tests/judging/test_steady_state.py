@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.run import Window
-from pytest_tfperf.judging.steady_state import LEAST_WINDOWS, settled_from, why_not_steady
+from pytest_tfperf.judging.validity import LEAST_WINDOWS, settled_from, why_not_steady
 from pytest_tfperf.reports.invalid import disturbance_fact
 
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.judging.thresholds import (
+from pytest_tfperf.judging.noise import (
     DETECTION,
     DOUBTS,
     FALSE_ALARMS,

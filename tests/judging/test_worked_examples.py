@@ -29,9 +29,9 @@ from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.judging.session_variance import learnt_baseline, session_variance
 from pytest_tfperf.judging.software_and_machine import ReferencePairs, judge_machine, judge_sentinels
-from pytest_tfperf.judging.steady_state import settled_from, why_not_steady
 from pytest_tfperf.judging.target import Target, provisional_baseline, target_for
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
+from pytest_tfperf.judging.validity import settled_from, why_not_steady
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import KEY, NOISE, baseline, figure_evidence, measurement, pair, run, run_at, throughput
 from tests.helpers.past_results import past_figure, past_results, quiet_tests

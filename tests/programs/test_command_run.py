@@ -6,7 +6,7 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import count
@@ -15,13 +15,9 @@ from textwrap import dedent
 
 import pytest
 
-from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import DeviceFailed, MeasurementError, OutOfMemory, TfperfError, UserCodeFailed
-from pytest_tfperf.features.cluster.nodes import ClusterNodes
-from pytest_tfperf.features.cluster.plugin import Listen
-from pytest_tfperf.features.references.environment import ReferenceEnvironment, ReferenceLaunchers
 from pytest_tfperf.programs import command_run
 from pytest_tfperf.programs.command_run import BoundedLog, CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
@@ -368,49 +364,6 @@ def test_several_nodes_need_something_that_starts_programs_there(tmp_path: Path)
         launcher.prepare_command(Command(["it"], name="it"), ONE_CPU, 2)
 
 
-class EnvEngine:
-    """Starts one rank on this machine, with nothing but the variables that ranks get."""
-
-    most_nodes = None
-    starts_ranks = True
-    runs_programs = True
-
-    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
-        kept = [f"{name}=${{{name}-}}" for name in variables]
-        quoted = " ".join(f'"{word}"' for word in kept)
-        return ["sh", "-c", f'exec env -i {quoted} "$@"', "sh", *rank]
-
-    def ended_ranks(self, output: str) -> Mapping[int, int]:
-        return {}
-
-    def cancel(self) -> None:
-        pass
-
-
-TWO_GPUS = Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-a", "GPU-b"))
-
-
-@pytest.mark.parametrize(
-    ("devices", "shown", "seen"),
-    [
-        (ONE_CPU, "2,3,5", "-1"),
-        (TWO_GPUS, "", "0,1"),
-        (TWO_GPUS, "2,3,5", "2,3"),
-    ],
-)
-def test_on_several_nodes_a_program_sees_as_many_gpus_as_the_test_took(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: Devices, shown: str, seen: str
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
-    program = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
-    command = Command([sys.executable, "-c", program], name="it", cwd=str(tmp_path))
-    with closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as local:
-        nodes = ClusterNodes(EnvEngine(), named="", listen=Listen(), folder=tmp_path, silence_seconds=9)
-        launcher = nodes.launcher(local, Interpreter(sys.executable))
-        with closing(CommandRun(launcher.prepare_command(command, devices, 2))) as run:
-            assert printed(run).strip() == seen
-
-
 def test_in_another_environment_its_python_takes_the_place_of_ours_and_runs_in_the_other_folder(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     for folder in (old, new):
@@ -432,18 +385,3 @@ def test_the_environment_of_a_run_tells_commands_apart_without_showing_them() ->
     assert facts(one)["command"] != facts(other)["command"]
     assert "secret" not in str(facts(one))
     assert facts(one)["numpy"]
-
-
-def test_a_reference_environment_of_commands_needs_no_tensorflow(tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho \'{"python": "3.12.1"}\'\n')
-    python.chmod(0o755)
-    keys = [Key("my-train", "1x1"), Key("trivial-b1-replicated-device", "1x1")]
-    rows = [Baseline(machine="box", key=key, value=1.0) for key in keys]
-    environment = ReferenceEnvironment(name="other", python=python)
-    launcher = LocalLauncher(logs=tmp_path, silence_seconds=1)
-    with closing(launcher):
-        references = ReferenceLaunchers(lambda _: environment, lambda _: launcher, tmp_path)
-        (why,) = references.check(rows)
-        assert [references.launcher_for(row) is not None for row in rows] == [True, False]
-    assert why.startswith("1 baseline has no reference environment: the reference environment other can't be used")

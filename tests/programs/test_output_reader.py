@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.reading import MOST_OF_A_LINE, Kind, LineSplitter, Reading, Unreadable
+from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import command
 
 PLAIN = command(examples_per_step=32)
@@ -96,43 +98,44 @@ def test_the_number_that_belongs_to_the_unit_is_read(line: str, rate: float) -> 
     assert found.value == pytest.approx(rate)
 
 
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("1 234.5 examples/s", "a space between digits may separate thousands or two numbers"),
-        ("1,5 examples/s", "not plain"),
-        ("600-640 examples/s", "not plain"),
-        ("600 to 640 examples/s", "a range"),
-        ("step 120 examples/s: n/a", "no number follows"),
-        ("step 120 examples/s", "counts something else"),
-        ("loss 0.3 examples/s 120", "both 0.3 and 120"),
-        ("train 900 examples/s, eval 300 examples/s", "it has 2 rates, 300 and 900"),
-        ("12 m examples/s", "'m' may be"),
-        ("loss 3.9 lr 3e-4 examples/s 632.9 TFLOPS 123.4", "both 3e-4 and 632.9"),
-        ("0,752 examples/s", "not plain"),
-        ("examples/s per rank: [41.6, 20.0]", "several numbers for one unit"),
-        ("examples/s per rank: [41.6 20.0]", "several numbers for one unit"),
-        ("examples/s: 83.1 / 50.2", "several numbers for one unit"),
-        ("examples/s: 83, 50, loss 0.3", "several numbers for one unit"),
-        ("examples/s = 80..130", "several numbers for one unit"),
-        ("12345/11000 examples/s", "a part of an expression"),
-        ("8 x 2.5 examples/s", "a part of an expression"),
-        ("2.5 x 10^3 examples/s", "a part of an expression"),
-        ("data 3.2 ms/step, compute 28.0 ms/step", "it has 2 times, 0.0032 and 0.028"),
-        ("1m 3s/step", "minutes and seconds"),
-        ("1 234 ms/step", "a space between digits"),
-        ("600 to 640 ms/step", "a range"),
-        ("3.2 it/s and 4 it/s", "it has 2 rates"),
-        ("3.1 it/s, data 0.1 s/it", "0.1 s a step and 3.1 steps a second"),
-        ("31.2ms +/- 0.5 ms/step", "0.5 is an error"),
-        ("[00:12<00:15, 3.61it/s]", "it looks like a progress bar"),
-    ],
-)
-def test_a_line_that_can_be_read_in_two_ways_is_shown_and_not_read(line: str, why: str) -> None:
-    reader = Reader(PLAIN)
-    assert reader.read(line) is None
-    assert why in reader.note()
-    assert line in reader.note()
+IN_TWO_WAYS = [
+    "1 234.5 examples/s",
+    "1,5 examples/s",
+    "600-640 examples/s",
+    "600 to 640 examples/s",
+    "step 120 examples/s: n/a",
+    "step 120 examples/s",
+    "loss 0.3 examples/s 120",
+    "train 900 examples/s, eval 300 examples/s",
+    "12 m examples/s",
+    "loss 3.9 lr 3e-4 examples/s 632.9 TFLOPS 123.4",
+    "0,752 examples/s",
+    "examples/s per rank: [41.6, 20.0]",
+    "examples/s per rank: [41.6 20.0]",
+    "examples/s: 83.1 / 50.2",
+    "examples/s: 83, 50, loss 0.3",
+    "examples/s = 80..130",
+    "12345/11000 examples/s",
+    "8 x 2.5 examples/s",
+    "2.5 x 10^3 examples/s",
+    "data 3.2 ms/step, compute 28.0 ms/step",
+    "1m 3s/step",
+    "1 234 ms/step",
+    "600 to 640 ms/step",
+    "3.2 it/s and 4 it/s",
+    "3.1 it/s, data 0.1 s/it",
+    "31.2ms +/- 0.5 ms/step",
+    "[00:12<00:15, 3.61it/s]",
+]
+
+
+def test_a_line_that_can_be_read_in_two_ways_is_shown_and_not_read(same_texts: SameTexts) -> None:
+    texts = {}
+    for line in IN_TWO_WAYS:
+        reader = Reader(PLAIN)
+        assert reader.read(line) is None
+        texts[line] = reader.note()
+    same_texts("in_two_ways", texts)
 
 
 @pytest.mark.parametrize(
@@ -329,21 +332,6 @@ def test_a_function_that_fails_is_shown_with_the_line(line: str, said: str) -> N
 
     with pytest.raises(Unreadable, match=said):
         outcome([line], parse=parse)
-
-
-@pytest.mark.parametrize(
-    ("line", "how", "value"),
-    [
-        ("disk 12 MB/s", {}, "reads=Reads(pattern=...)"),
-        ("120/500 ━━ 12s 31ms/step", {}, "examples_per_step"),
-        ("1,5 examples/s", {}, "a function that reads such a line"),
-        ("hello", {}, "reads=Reads(pattern=...)"),
-    ],
-)
-def test_the_next_step_names_what_the_lines_have(line: str, how: dict[str, object], value: str) -> None:
-    reader = Reader(command(**how))
-    assert reader.read(line) is None
-    assert value in reader.next_step()
 
 
 afters = st.sampled_from(["", " 12 ms", ", loss: 2", ")"])
@@ -608,45 +596,52 @@ def test_a_pattern_finds_what_its_group_says(pattern: str, line: str, found: Rea
     assert read(line, pattern=pattern, examples_per_step=2) == found
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ({"pattern": "(?P<rate"}, "is no regular expression"),
-        ({"pattern": "speed (.*)"}, "has no named group: it must have one of rate, step, seconds, milliseconds"),
-        ({"pattern": "(?P<speed>.*)"}, "unknown group 'speed'"),
-        ({"pattern": "(?P<rate>.*) (?P<step>.*)"}, "has the groups rate and step"),
-        ({"pattern": "(?P<step>.*)"}, "say how many units a step holds"),
-        ({"pattern": "(?P<rate>.)", "field": "x"}, "pattern and field are given"),
-        ({"pattern": re.compile("(?P<rate>.)")}, "must be a text"),
-        ({"examples_per_step": 0}, "examples_per_step=0 must be a whole number from 1"),
-        ({"unit": "a/b/s"}, "unit='a/b/s'"),
-        ({"name": "a b"}, "name='a b' must be"),
-        ({"name": "resnet50-b64-replicated-device"}, "reads like a workload's id"),
-    ],
-)
-def test_what_can_not_be_read_is_refused_when_it_is_asked_for(how: dict[str, object], said: str) -> None:
-    with pytest.raises(WorkloadError) as refused:
-        command(**how)
-    assert said in str(refused.value)
+IMPOSSIBLE: list[dict[str, Any]] = [
+    {"pattern": "(?P<rate"},
+    {"pattern": "speed (.*)"},
+    {"pattern": "(?P<speed>.*)"},
+    {"pattern": "(?P<rate>.*) (?P<step>.*)"},
+    {"pattern": "(?P<step>.*)"},
+    {"pattern": "(?P<rate>.)", "field": "x"},
+    {"pattern": re.compile("(?P<rate>.)")},
+    {"examples_per_step": 0},
+    {"unit": "a/b/s"},
+    {"name": "a b"},
+    {"name": "resnet50-b64-replicated-device"},
+]
+
+
+def test_what_can_not_be_read_is_refused_when_it_is_asked_for(same_texts: SameTexts) -> None:
+    texts = {}
+    for how in IMPOSSIBLE:
+        with pytest.raises(WorkloadError) as refused:
+            command(**how)
+        texts[str(how)] = refused.value
+    same_texts("refused_commands", texts)
 
 
 def test_steps_of_whatever_are_counted_without_saying_what_they_hold() -> None:
     assert command(unit="steps/s", pattern="(?P<step>.)").counted_per_step == 1
 
 
-@pytest.mark.parametrize(
-    ("how", "lines", "said"),
-    [
-        ({}, ["a"], "no line has a rate in examples/s"),
-        ({"pattern": "(?P<rate>x)"}, ["a"], "no line matches the pattern '(?P<rate>x)'"),
-        ({"field": "rate"}, ["a"], "no line is a JSON object"),
-        ({"field": "rate"}, ['{"speed": 1}', '{"loss": 2}'], "the field 'rate'; they have speed, loss"),
-    ],
-)
-def test_what_was_expected_is_said_where_nothing_is_read(how: dict[str, str], lines: list[str], said: str) -> None:
-    reader = Reader(command(**how))
-    assert list(map(reader.read, lines)) == [None] * len(lines)
-    assert said in reader.nothing_read()
+NOTHING_READ: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "no rate": ({}, ["disk 12 MB/s"]),
+    "no rate, in a terminal": ({"terminal": True}, ["a"]),
+    "a rate that is not plain": ({}, ["1,5 examples/s"]),
+    "steps": ({}, ["120/500 ━━ 12s 31ms/step"]),
+    "no match": ({"pattern": "(?P<rate>x)"}, ["a"]),
+    "no JSON": ({"field": "rate"}, ["a"]),
+    "other fields": ({"field": "rate"}, ['{"speed": 1}', '{"loss": 2}']),
+}
+
+
+def test_what_was_expected_is_said_where_nothing_is_read(same_texts: SameTexts) -> None:
+    texts = {}
+    for case, (how, lines) in NOTHING_READ.items():
+        reader = Reader(command(**how))
+        assert list(map(reader.read, lines)) == [None] * len(lines)
+        texts[case] = [reader.nothing_read(), reader.next_step()]
+    same_texts("nothing_read", texts)
 
 
 HOW: list[dict[str, object]] = [

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import shutil
-import threading
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,6 @@ from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Verdict, Want, Wants
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.team.plugin import push_new
-from pytest_tfperf.features.team.push import push
 from pytest_tfperf.stores import history_database
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_tables import FIGURES as FIGURES_TABLE
@@ -44,8 +45,6 @@ TESTS = """
 """
 WRONG_PASSWORD = "hunter2"
 NOBODY_LISTENS = "postgresql://team:secret@127.0.0.1:1/history"
-ENOUGH_SECONDS = 300.0
-"""For a push that must come to its end."""
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +77,22 @@ def history_at(url: str) -> History:
     return History(HistoryUrl(url))
 
 
+def push_command(local: History, url: str) -> list[str]:
+    assert local.database.path is not None
+    return ["history", "push", "--history", str(local.database.path.parent), url]
+
+
 def send(local: History, url: str, *, only_new: bool = False) -> int:
-    return push(local.database, history_at(url).database, only_new=only_new)
+    """The number of measurements that `tfperf history push` sends.
+
+    Raises:
+        TfperfError: what the command says if it fails.
+    """
+    with redirect_stdout(StringIO()) as said, redirect_stderr(StringIO()) as why:
+        status = cli.main([*push_command(local, url), *["--new"] * only_new])
+    if status:
+        raise TfperfError(why.getvalue().strip().removeprefix("tfperf: "))
+    return int(said.getvalue().rpartition(": sent ")[2].split()[0])
 
 
 def ids(history: History) -> list[str]:
@@ -218,21 +231,14 @@ def test_ten_machines_at_once_add_nothing_twice(tmp_path: Path, url: str) -> Non
         shared.append(judged(f"shared::{number}"))
     machines = []
     for machine in range(10):
-        path = tmp_path / f"{machine}.sqlite"
+        path = tmp_path / str(machine) / "history.sqlite"
+        path.parent.mkdir()
         shutil.copy(tmp_path / "shared.sqlite", path)
         machines.append(History(path))
         machines[-1].append(judged("own", machine=f"machine-{machine}"))
-    ready = threading.Barrier(10)
-
-    def send_at_once(history: History) -> None:
-        ready.wait()
-        send(history, url)
-
-    pushers = [threading.Thread(target=send_at_once, args=(history,)) for history in machines]
-    for pusher in pushers:
-        pusher.start()
-    for pusher in pushers:
-        pusher.join()
+    commands = [[sys.executable, "-m", "pytest_tfperf.cli", *push_command(history, url)] for history in machines]
+    with ThreadPoolExecutor(10) as pushers:
+        assert {done.returncode for done in pushers.map(subprocess.run, commands)} == {0}
     expected = {one for history in machines for one in ids(history)}
     found = ids(history_at(url))
     assert (len(found), set(found)) == (40, expected)
@@ -295,19 +301,6 @@ def test_what_a_server_killed_during_a_push_lacks_is_sent_by_the_next(tmp_path: 
         assert rest_is_sent(local, url)
 
 
-@pytest.mark.parametrize("after_bytes", [0, 700_000], ids=["from the start", "in the middle"])
-def test_a_network_that_stalls_is_given_up_in_one_line(
-    local: History, tmp_path: Path, url: str, server: Server, after_bytes: int
-) -> None:
-    filled(local, 40)
-    proxy = Proxy(server.port, after_bytes)
-    stalled = HistoryUrl(url.replace(f":{server.port}/", f":{proxy.port}/"))
-    said = push_new(tmp_path, stalled, seconds=1.5)
-    assert said == f"history not sent whole: {stalled} took more than 1.5 s. The next push sends the rest"
-    proxy.close()
-    assert rest_is_sent(local, url)
-
-
 def test_a_push_without_a_session_gives_a_stalled_network_up_too(
     local: History, url: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,14 +310,6 @@ def test_a_push_without_a_session_gives_a_stalled_network_up_too(
     with pytest.raises(TfperfError, match=r"the history can't be used: "):
         send(local, url.replace(f":{server.port}/", f":{proxy.port}/"))
     proxy.close()
-
-
-def test_a_server_that_is_down_is_one_line_without_the_password(local: History, tmp_path: Path) -> None:
-    local.append(judged())
-    said = push_new(tmp_path, HistoryUrl(NOBODY_LISTENS), ENOUGH_SECONDS)
-    assert said.startswith("history not sent: postgresql://127.0.0.1:1/history: the history can't be used: ")
-    assert said.endswith("The next push sends it")
-    assert ("\n" in said, "secret" in said) == (False, False)
 
 
 @pytest.mark.parametrize("asks", ["sslmode=require", "application_name=it&sslmode=verify-full"])
@@ -406,6 +391,20 @@ def test_a_session_whose_server_is_down_keeps_its_verdicts_and_says_so_in_a_line
     lines = [line for line in finished.text.splitlines() if "history not sent" in line]
     assert (finished.status, finished.kinds, len(lines)) == (0, {"test_passes": "passed"}, 1), finished.text
     assert "secret" not in finished.text
+
+
+@pytest.mark.parametrize("after_bytes", [0, 700_000], ids=["from the start", "in the middle"])
+def test_a_session_gives_a_network_that_stalls_up_in_one_line(
+    project: Project, url: str, server: Server, after_bytes: int
+) -> None:
+    filled(project.history, 40)
+    proxy = Proxy(server.port, after_bytes)
+    stalled = url.replace(f":{server.port}/", f":{proxy.port}/")
+    finished = project.run(TFPERF_HISTORY_URL=stalled)
+    said = f"history not sent whole: {HistoryUrl(stalled)} took more than 5 s. The next push sends the rest"
+    assert (finished.status, said in finished.text) == (0, True), finished.text
+    proxy.close()
+    assert rest_is_sent(project.history, url)
 
 
 def test_a_session_says_so_where_the_secret_is_empty(project: Project) -> None:

@@ -71,7 +71,7 @@ def test_what_the_system_refuses_is_worded(tmp_path: Path) -> None:
     with pytest.raises(TfperfError, match=r"can't be read: Is a directory\. Correct its permissions$"):
         read(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(TfperfError, match=r"can't be written: File exists\. Correct the permissions of .*file$"):
+    with pytest.raises(TfperfError, match=r"can't be written: a file is in its way\. Move that file away$"):
         kept.write(tmp_path / "file" / "note.json", Note(), 1)
 
 

@@ -1,6 +1,6 @@
 """Make changes to the package that its tests should notice, and name those that no test notices.
 
-    make mutants MUTANTS=judging/thresholds.py
+    make mutants MUTANTS=judging/noise.py
     python -m tools.mutants judging --sample 150
     python -m tools.mutants --changed main
 

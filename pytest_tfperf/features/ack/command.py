@@ -244,7 +244,7 @@ def _measured(time: str, commit: str) -> str:
 
 
 def _of_call(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) -> list[Acknowledgement]:
-    """Return the acknowledgements of the call that `--call` names; without it, of those without a call, or of all.
+    """Return the acknowledgements of the call that `--call` names; without it, all.
 
     Raises:
         TfperfError: there is no such call.

@@ -39,8 +39,8 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
         elif session.is_gone(one.test):
             yield f"stale: {test} is acknowledged, and no longer exists. Remove it: {command} --remove"
         elif any(one.is_of(m.machine, m.test, m.key) for m in whole):
-            of_call, name = f", {one.call}," if one.call else "", shown_name(one.figure)
-            yield f"stale: {one.test}{of_call} is not judged by its {name} any more. Remove it: {command} --remove"
+            fact = f"stale: {one.test}, {one.call}, is not judged by its {shown_name(one.figure)} any more"
+            yield f"{fact}. Remove it: {command} --remove"
         elif any((m.test, m.machine) == (one.test, one.machine) for m in whole):
             # It may have ended before this call, as by an assert.
             fact = f"stale: {one.test} did not make the acknowledged call {one.call}"

@@ -11,7 +11,7 @@ from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import NOT_WITH_ANOTHER_SIDE, Settings
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.bench.comparing import OtherSide
     from pytest_tfperf.bench.session import Session
 
 
@@ -50,7 +50,7 @@ def other_side(session: Session) -> OtherSide | None:
     python = session.settings.of(AGAINST)
     if python is None:
         return None
-    from pytest_tfperf.bench.other_side import OtherSide, State
+    from pytest_tfperf.bench.comparing import OtherSide, State
 
     return OtherSide(
         a=State(title=str(python), python=str(python)),

@@ -2,24 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.numbers import counted, rate, written_in
 from pytest_tfperf.revisions.git import run_git
 from pytest_tfperf.stores import baseline_file
-from pytest_tfperf.stores.baseline_merge import ChangedTwice, Side, merge
 from pytest_tfperf.stores.baselines import BaselineStore
 
-_OURS, _THEIRS = 2, 3
-_STAGES: Final = {1: "the common ancestor", _OURS: Side.OURS, _THEIRS: Side.THEIRS}  # of git's index
+Part = TypeVar("Part")
+
+_OURS, _THEIRS = "ours", "theirs"  # the sides of a merge, in git's words
+_STAGES: Final = {1: "the common ancestor", 2: _OURS, 3: _THEIRS}  # of git's index
 
 _HEADS: Final = ("HEAD", "MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 """The commits of both sides, whatever git was doing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedTwice:
+    """A row that each side changed in its own way.
+
+    Args:
+        kept: the row of the merged file.
+        side: "ours" or "theirs", whose row it is.
+        dropped: the other side's row; None where that side deleted it.
+    """
+
+    kept: Baseline
+    side: str
+    dropped: Baseline | None
+
+
+def merge(
+    base: Mapping[Key, Baseline], ours: Mapping[Key, Baseline], theirs: Mapping[Key, Baseline]
+) -> tuple[dict[Key, Baseline], list[ChangedTwice]]:
+    """Return the merged rows, and those that both sides changed.
+
+    What one side alone changed or deleted is as that side has it. Of two recordings the newer one is kept, of the same
+    day ours; a row that one side deleted and the other changed is kept. `lower` and `upper` are merged by themselves,
+    because a recording keeps them.
+
+    Args:
+        base: the rows of the last common commit; none where both sides added the file.
+        ours, theirs: the rows of the two sides.
+    """
+    rows: dict[Key, Baseline] = {}
+    twice: list[ChangedTwice] = []
+    for key in dict.fromkeys((*ours, *theirs)):
+        before, one, other = base.get(key), ours.get(key), theirs.get(key)
+        if one is not None and other is not None:
+            side = _THEIRS if other.date > one.date else _OURS
+            rows[key] = _merged(before, one, other, side)
+            if any(_both_changed(before and part(before), part(one), part(other)) for part in _PARTS):
+                twice.append(ChangedTwice(rows[key], side, one if side == _THEIRS else other))
+        elif (changed := one or other) is not None and changed != before:
+            rows[key] = changed
+            if before is not None:
+                twice.append(ChangedTwice(changed, _OURS if one else _THEIRS, None))
+    return rows, twice
+
+
+def _merged(before: Baseline | None, ours: Baseline, theirs: Baseline, newer: str) -> Baseline:
+    def of(part: Callable[[Baseline], Part]) -> Part:
+        old, one, other = before and part(before), part(ours), part(theirs)
+        is_theirs = newer == _THEIRS if _both_changed(old, one, other) else one == old
+        return other if is_theirs else one
+
+    return replace(of(_recording), lower=of(_LOWER), upper=of(_UPPER))
+
+
+def _both_changed(before: object, ours: object, theirs: object) -> bool:
+    return before != ours != theirs != before
+
+
+def _recording(row: Baseline) -> Baseline:
+    return replace(row, lower=None, upper=None)
+
+
+_LOWER, _UPPER = attrgetter("lower"), attrgetter("upper")
+_PARTS: Final[tuple[Callable[[Baseline], object], ...]] = (_recording, _LOWER, _UPPER)
+"""What is merged by itself: the recording, and the bounds that a user wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +139,7 @@ def _unfinished(folder: Path) -> dict[Path, dict[int, str]]:
 
 def _versions(path: Path, stages: Mapping[int, str]) -> list[dict[Key, Baseline]]:
     """Return the rows of the common ancestor and of both sides; none where there is no such version."""
-    if {_OURS, _THEIRS} <= stages.keys() and path.exists() and not baseline_file.has_marker(path.read_bytes()):
+    if {2, 3} <= stages.keys() and path.exists() and not baseline_file.merge_line(path.read_bytes()):
         raise TfperfError(
             f"{path} has no marks of git any more, so it was merged by hand",
             next_step=f"Finish with git add {path}, or begin again with git checkout --merge -- {path}",
@@ -125,7 +193,7 @@ def merged_lines(file: MergedFile) -> Iterator[str]:
 
 
 def _kept(row: ChangedTwice) -> str:
-    kept, dropped, other = row.kept, row.dropped, row.side.other
+    kept, dropped, other = row.kept, row.dropped, _THEIRS if row.side == _OURS else _OURS
     text = f"{' '.join(filter(None, kept.key))}: kept {_recorded(kept)} ({row.side}), "
     if dropped is None:
         return f"{text}which {other} deleted"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, final
 
-from pytest_tfperf.bench.other_side import OtherSide
+from pytest_tfperf.bench.comparing import OtherSide
 from pytest_tfperf.console.pytest_process import run_pytest
 from pytest_tfperf.console.session_settings import root
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
@@ -20,7 +20,7 @@ from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Reason, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import outputs
 from pytest_tfperf.features.bisect.states import States
-from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read, write
+from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read_answer, write
 from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL, Terms
 from pytest_tfperf.reports.numbers import change, counted, time_span
 from pytest_tfperf.reports.table import aligned
@@ -244,7 +244,7 @@ class Search:
         other = OtherSide(a=side_a, b=side_b, announcement=announcement, terms=terms, compares_figures=False)
         self._write(step, other)
         text = self._run_pytest(self._test, step)
-        answer = read(Answer, answered) if answered.exists() else Answer()
+        answer = read_answer(answered) or Answer()
         self._seconds_of_runs += _seconds_of_a_run(answer)
         if answer.comparisons or answer.faults:
             return answer
@@ -305,26 +305,19 @@ class Search:
         return self._folder / f"0-{index}.json"
 
     def _kept(self, index: int) -> Answer | None:
-        path = self._file(index)
-        if not path.exists():
-            return None
-        try:
-            answer = read(Answer, path)
-        except (OSError, ValueError, TfperfError) as error:
-            raise TfperfError(f"{path} can't be read: {error}", next_step="Begin anew with --again") from None
-        self._seconds_of_runs += _seconds_of_a_run(answer)
+        if (answer := read_answer(self._file(index))) is not None:
+            self._seconds_of_runs += _seconds_of_a_run(answer)
         return answer
 
     def _write(self, path: Path, value: OtherSide | Answer) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder.parent / ".gitignore").write_text("*\n", "utf-8")
         write(path, value)
+        (self._folder.parent / ".gitignore").write_text("*\n", "utf-8")
 
 
 def _session(test: str, step: Path) -> str:
     """Run pytest on the test and return its output; an id of the history is relative to pytest's root."""
     where = test if Path(test.partition("::")[0]).exists() else str(root() / test)
-    return run_pytest([where, "-p", "no:cacheprovider"], {"TFPERF_BISECT_STEP": str(step)}, outputs())[1]
+    return run_pytest([where, "-p", "no:cacheprovider"], {"bisect_step": str(step)}, outputs())[1]
 
 
 def _is_invalid(comparison: Measurement) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.bench.other_side import State
+from pytest_tfperf.bench.comparing import State
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.past import moment
 from pytest_tfperf.errors import TfperfError

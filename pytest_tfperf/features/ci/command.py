@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_tfperf.console.arguments import Commands, add_command
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.exit_status import EXIT_GREEN
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, worded
 
 
 def add_to(commands: Commands) -> None:
@@ -39,14 +39,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if not re.fullmatch(r"[^<>\r\n]{1,80}", arguments.name) or "--" in arguments.name:
         raise TfperfError(f"--name={arguments.name}: give a short name without <, > and --, as in gpu")
-    try:
+    with worded(arguments.file, "read", f"A session writes it: TFPERF_COMMENT={arguments.file} pytest ..."):
         text = arguments.file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise TfperfError(
-            f"{arguments.file} can't be read: {why}",
-            next_step=f"A session writes it: TFPERF_COMMENT={arguments.file} pytest ...",
-        ) from None
     try:
         done = PullRequest.of(os.environ).post(_shortened(text), arguments.name)
         show(f"{done} the comment")

@@ -27,7 +27,7 @@ from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.topology import is_name
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, worded
 from pytest_tfperf.features.compare_sessions.side_comparison import (
     FigureValue,
     Ratio,
@@ -248,10 +248,11 @@ def rows_of_path(path: Path) -> Rows:
     if not path.exists():
         raise TfperfError(f"{path}: there is no such file or folder", next_step="Name another one")
     files = [file for file in sorted(path.glob("*.csv")) if is_name(file.stem)] if path.is_dir() else [path]
-    try:
-        return _parsed((file.stem if path.is_dir() else "", file.read_bytes(), str(file)) for file in files)
-    except OSError as error:
-        raise TfperfError(f"{error.filename} can't be read: {error.strerror}", next_step="Name another one") from None
+    contents = []
+    for file in files:
+        with worded(file, "read", "Name another one"):
+            contents.append((file.stem if path.is_dir() else "", file.read_bytes(), str(file)))
+    return _parsed(contents)
 
 
 def rows_of_revision(revision: str, folder: Path) -> Rows:

@@ -13,9 +13,15 @@ from pytest_tfperf.core.figure import BUILT_IN, THROUGHPUT, Better, Figure
 from pytest_tfperf.core.measurement import Measurement, recorded_with
 from pytest_tfperf.core.verdict import Noise
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
-from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption
+from pytest_tfperf.judging.noise import (
+    FALSE_ALARMS,
+    baseline_variance,
+    mean_square,
+    noise_of,
+    quantile,
+    with_assumption,
+)
 from pytest_tfperf.judging.session_variance import session_variance
-from pytest_tfperf.judging.thresholds import FALSE_ALARMS, baseline_variance, quantile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

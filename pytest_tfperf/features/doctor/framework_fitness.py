@@ -230,17 +230,14 @@ def code_findings(
         fix = "use a TensorFlow of CUDA 12.8 or newer (NVIDIA's container), and xla=False until then"
         yield Finding(Check.GPU_CODE, Level.WARNING, fact, fix)
     else:
-        fact, cache = f"{name}: the driver compiles TensorFlow's, in the first steps", _compiled_code(environ)
+        fact = f"{name}: the driver compiles TensorFlow's, in the first steps"
+        # CUDA C++ Programming Guide, CUDA environment variables.
+        cache = Path(environ.get("CUDA_CACHE_PATH") or Path(environ.get("HOME", "/"), ".nv/ComputeCache"))
         if cache.is_dir() and any(cache.iterdir()):
             yield Finding(Check.GPU_CODE, Level.OK, f"{fact}, and keeps it in {cache}")
             return
         fix = f"-o tfperf_timeout=3600 in the first session, and keep {cache} (variable CUDA_CACHE_PATH) for later ones"
         yield Finding(Check.GPU_CODE, Level.WARNING, f"{fact}, which may take 30 minutes: {cache} is empty", fix)
-
-
-def _compiled_code(environ: Mapping[str, str]) -> Path:
-    """The folder of the driver's compiled code (CUDA C++ Programming Guide, CUDA environment variables)."""
-    return Path(environ.get("CUDA_CACHE_PATH") or Path(environ.get("HOME", "/"), ".nv/ComputeCache"))
 
 
 def _dotted(version: Version) -> str:

@@ -21,7 +21,7 @@ from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.errors import MeasurementError, TfperfError, worded
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.run_engine import RunEngine
@@ -50,14 +50,10 @@ def check_stores(settings: Settings) -> None:
     folder = settings.of(FOLDER)
     if folder is None or settings.smoke:
         return
-    try:
+    with worded(f"--tfperf-profile-on-regression={folder}", "written", "Name another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise TfperfError(
-            f"--tfperf-profile-on-regression: {folder} can't be written: {error.strerror}; name another folder"
-        ) from None
 
 
 def profiler(session: Session) -> Profiler | None:

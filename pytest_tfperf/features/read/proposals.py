@@ -16,10 +16,10 @@ from itertools import islice, pairwise
 from pytest_tfperf.core.command import STEPS, Command, RateIs, Reads
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.features.read.printed import Printed, Result, measure
-from pytest_tfperf.programs.own_formats import json_object, rate_fields
+from pytest_tfperf.programs.own_formats import json_object
 from pytest_tfperf.programs.reading import number_in
-from pytest_tfperf.programs.recent_rates import is_running_average
 from pytest_tfperf.programs.unit_lines import AVERAGES, NO_RATES, counts_steps
+from pytest_tfperf.programs.window_aggregator import is_running_average
 
 _MOST_TRIED = 20
 _MOST_LINES = 2000
@@ -38,6 +38,7 @@ _ANY_UNIT = re.compile(
     r"(?<![A-Za-z])(?!\w?i?B/|bytes?/|[TG]?FLOPS?/)[kKMG]?(?P<unit>[A-Za-z]{2,20})"
     r"(?:\s?/\s?|[_ ]per[_ ])s(?:ec(?:ond)?)?(?![A-Za-z])"
 )
+_LIKE_A_RATE = re.compile(r"per_?s|/s|throughput|speed|^[tfqi]ps$", re.IGNORECASE)
 _SECONDS = r"(?P<milli>m)?s(?:ec(?:ond)?s?)?\b(?!\s?/)"
 # Neither a part of a date, a time of day or a version, nor of a name.
 _NUMBER = re.compile(
@@ -197,18 +198,24 @@ def proposals(printed: Sequence[tuple[float, str]]) -> Iterator[Proposal]:
     ]
     header = _header([line for _, line in lines])
     counters = [(counted, column) for column in columns if (counted := _counted(column, header))]
-    for counted, column in sorted(counters, key=lambda each: (each[0] != "step", -len(each[1].texts))):
+    for counted, column in sorted(counters, key=lambda counter: (counter[0] != "step", -len(counter[1].texts))):
         per_step = None if counted == "step" else 1
         yield Proposal(Reads(pattern=column.pattern("step"), examples_per_step=per_step), f"{counted}s", counted)
-    for name in dict.fromkeys(name for _, line in lines for name in rate_fields(line)):
+    for name in dict.fromkeys(name for _, line in lines for name in _rate_fields(line)):
         values = [value for _, line in lines if (value := number_in((json_object(line) or {}).get(name))) is not None]
         yield from _rates(Reads(field=name), _unit_of(name), values)
     for column in columns:
         if name := _rate_name(column):
             yield from _rates(Reads(pattern=column.pattern("rate")), _unit_of(name), column.values)
-    for column in () if counters else columns:
-        if group := _time_group(column):
+    for column in columns:
+        if not counters and (group := _time_group(column)):
             yield Proposal(Reads(pattern=column.pattern(group)), STEPS, "step")
+
+
+def _rate_fields(line: str) -> list[str]:
+    """The fields of a JSON line that seem to hold a rate."""
+    fields = json_object(line) or {}
+    return [name for name, value in fields.items() if number_in(value) is not None and _LIKE_A_RATE.search(name)]
 
 
 def _rates(reads: Reads, unit: str, values: Sequence[float]) -> Iterator[Proposal]:

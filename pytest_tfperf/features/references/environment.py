@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import final
 
@@ -46,9 +47,6 @@ from pytest_tfperf.revisions.worktrees import add_worktree, remove_worktree
 from pytest_tfperf.workers import catalogue
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
-
-StatusCallback = Callable[[str], object]
-"""Called with a line of text before anything that may take minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +116,13 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload]) -> t
     unknown: dict[str, str] = {}
     for workload in workloads:
         try:
-            needed[workload.id] = _own_functions(workload)
+            functions = [catalogue.resolve(field, getattr(workload, field)) for field in ("model", "input_pipeline")]
+            # Our own are always there.
+            needed[workload.id] = [name for name in functions if not name.startswith("pytest_tfperf.")]
         except WorkloadError as error:  # a row of a model that was renamed, or whose conftest.py was not loaded
             unknown[workload.id] = str(error)
-    functions = {function for own in needed.values() for function in own}
     try:
-        tensorflow, faults = try_imports(environment.interpreter, functions)
+        tensorflow, faults = try_imports(environment.interpreter, set(chain.from_iterable(needed.values())))
     except TfperfError as error:
         why = str(error.lines[0])
         raise TfperfError(
@@ -140,12 +139,6 @@ def _next_step(environment: ReferenceEnvironment) -> str:
     if environment.is_named:
         return f"Install what {environment.python} lacks (Python 3.11 or newer, with TensorFlow), or {another}"
     return f"Build it again (tfperf reference remove {environment.name}, then tfperf reference create), or {another}"
-
-
-def _own_functions(workload: Workload) -> list[str]:
-    """The user's functions that a workload needs, as "package.module:function"; our own are always there."""
-    functions = [catalogue.resolve(field, getattr(workload, field)) for field in ("model", "input_pipeline")]
-    return [function for function in functions if not function.startswith("pytest_tfperf.")]
 
 
 class ReferenceLaunchers:
@@ -305,7 +298,7 @@ class ReferenceStore:
             raise TfperfError(why)
         return self._environment(row, repository_of(self._root) or self._root)
 
-    def create(self, row: Baseline, progress: StatusCallback) -> ReferenceEnvironment:
+    def create(self, row: Baseline, progress: Callable[[str], object]) -> ReferenceEnvironment:
         """Build the missing parts of the row's environment; a failure leaves nothing incomplete.
 
         Raises:
@@ -341,7 +334,7 @@ class ReferenceStore:
         wanted = Counter((row.lock, row.commit) for row in rows)
         return [self._entry(home, wanted) for home in self._homes()]
 
-    def remove(self, name: str, progress: StatusCallback) -> None:
+    def remove(self, name: str, progress: Callable[[str], object]) -> None:
         """Delete an environment, with the worktrees in it, from disk and from git.
 
         Raises:
@@ -402,7 +395,7 @@ class ReferenceStore:
         return f"Build it: tfperf reference create --machine={machine} --dir={folder} --baselines={baselines}"
 
     @contextmanager
-    def _alone(self, progress: StatusCallback) -> Iterator[None]:
+    def _alone(self, progress: Callable[[str], object]) -> Iterator[None]:
         """Wait until no other process creates or removes environments here."""
         with worded(self._folder, "written", "Make it writable, or name another folder with --dir"):
             self._folder.mkdir(parents=True, exist_ok=True)

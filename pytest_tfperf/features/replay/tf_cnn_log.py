@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import NamedTuple
 
+from pytest_tfperf.core.plain_json import from_json
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import worst_loss
 from pytest_tfperf.core.workload import Precision, VariableUpdate, Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.programs.formats import TF_CNN_STEP
-from pytest_tfperf.programs.own_formats import json_object
 from pytest_tfperf.programs.reading import to_float
 
 # Control sequences (colours, cursor movements), and those that set a terminal's title or a link.
@@ -64,10 +64,6 @@ _TOTAL = re.compile(r"(?P<label>.*?)\btotal images/sec:\s*(?P<total>\S*)(?P<rest
 _REAL = re.compile(r"\d{1,15}(?:\.\d{1,15})?", re.ASCII)
 _SENTENCE = re.compile(r" [^\W\d]")  # goes on after a figure; a wrapper's fields come after a tab or several spaces
 _ACCURACY = re.compile(r"\b(?:Accuracy|Precision) @ 1 = |^\s*\d+\t\d+\.\d+ examples/sec\s*$", re.ASCII)
-_OUT_OF_MEMORY = re.compile(
-    r"ResourceExhaustedError|OOM when allocating|std::bad_alloc|MemoryError|CUDA_ERROR_OUT_OF_MEMORY"
-    r"|out of memory(?!.*not a failure)|\bOut of memory: Kill|^\s*Killed\s*$",
-)
 _LONG = 100_000  # characters of a line: the names of 4,000 devices
 _SAME_RUN = 1.05  # workers stop their clocks within a step or two of each other
 _RULE = "-" * 64
@@ -250,11 +246,20 @@ def _printed_lines(text: str) -> Iterator[tuple[int, str]]:
     """Each printed line, with the number of its line in the log, from 1."""
     text = text.replace("\0", "")  # a log that was emptied while a program wrote to it begins with zeros
     for number, line in enumerate(_LINE_ENDS.split(text), start=1):
-        fields = json_object(line) if line.lstrip().startswith("{") else None
-        messages = (fields[key] for key in _MESSAGES if fields and key in fields)
-        message = next((value for value in messages if isinstance(value, str)), None)
-        for printed in _LINE_ENDS.split(line if message is None else message.rstrip("\r\n")):
+        for printed in _LINE_ENDS.split(_unwrapped(line)):
             yield number, _ESCAPES.sub("", printed)
+
+
+def _unwrapped(line: str) -> str:
+    """The message in a JSON object of a log; any other line as it is."""
+    if not line.lstrip().startswith("{"):
+        return line
+    try:
+        fields = from_json(line)
+    except ValueError:
+        return line
+    messages = [fields[key] for key in _MESSAGES if isinstance(fields.get(key), str)]
+    return messages[0].rstrip("\r\n") if messages else line
 
 
 def _facts_in(line: str, number: int) -> Iterator[Fact]:
@@ -378,16 +383,10 @@ def _require_agreement(totals: Sequence[_Total], steps: Sequence[_Step], name: s
 
 
 def _why_no_total(lines: Sequence[tuple[int, str]], facts: Mapping[str, Fact], steps: Sequence[_Step]) -> str:
-    """Why the log has no total: the cause of the run's end, if it shows that, or the last line."""
+    """Why the log has no total: its mode, or its last line."""
     mode = facts.get(_MODE)
     if mode is not None and mode.value == "training + evaluation":
         return f"{mode}, and then tf_cnn_benchmarks prints no total. Replay a run without --eval_during_training_*"
-    for number, line in lines:
-        if _OUT_OF_MEMORY.search(line[:_LONG]):
-            return (
-                f"the run ended early, and ran out of memory (line {number}: {shortened(line.strip(), 160)!r}). Replay "
-                "a run that completed, such as one with a smaller batch"
-            )
     if not steps and not facts:
         return (
             "no line 'total images/sec: 56.57', which tf_cnn_benchmarks prints last, and no export of pytest-tfperf. "

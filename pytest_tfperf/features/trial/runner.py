@@ -45,8 +45,8 @@ _COLLECTION: Final = "during collection"  # in pytest's last line, with the stat
 _LISTED: Final = 3
 _OF_A_SESSION: Final = {"commit", "injected_slowdown", *OF_A_RUN}  # in an environment
 
-Start = Callable[[Sequence[str], Mapping[str, str]], tuple[int, str]]
-"""Starts a session with further arguments and environment variables, and waits; returns its exit status and output."""
+Start = Callable[[Sequence[str], Mapping[str, object]], tuple[int, str]]
+"""Starts a session with further arguments, and what it is told, as `run_pytest` does; returns its status and output."""
 
 
 @final
@@ -143,13 +143,13 @@ class Runner:
 
     def _session(self, slowed: tuple[str, ...]) -> TrialSession:
         number = len(self._trial.sessions) + 1
-        options, variables = [], {}
+        options, told = [], {}
         if slowed:
             options = [f"--tfperf-inject-slowdown={self._trial.slowdown}"]
-            variables = {"TFPERF_INJECT_SLOWDOWN_TESTS": "\n".join(slowed)}
+            told = {"slowed": slowed}
         self._last_failed.unlink(missing_ok=True)
         began = self._now()
-        status, _, id = self._pytest(options, variables, number)
+        status, _, id = self._pytest(options, told, number)
         session = TrialSession(tests={})
         if id:
             measured = list(self._history.measurements(session=id))
@@ -164,10 +164,10 @@ class Runner:
         self._show(f"{number:>3}  {described}, {duration(session.seconds)}{self._left()}")
         return session
 
-    def _pytest(self, options: list[str], variables: dict[str, str], name: object) -> tuple[int, str, str]:
+    def _pytest(self, options: list[str], told: Mapping[str, object], name: object) -> tuple[int, str, str]:
         """Run a session, and return its exit status, output and id; "" where it measured nothing."""
         before = self._newest_session()
-        status, text = self._start(options, variables)
+        status, text = self._start(options, told)
         log = self._log(name)
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(text, "utf-8", "replace")
@@ -301,9 +301,9 @@ def starter(folder: Path, trial: Trial, show: Callable[[str], object]) -> Start:
         if not has_run and line.startswith(_HEADER) and not line.startswith(PROGRESS):
             show(f"     {line}")
 
-    def start(options: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
+    def start(options: Sequence[str], told: Mapping[str, object]) -> tuple[int, str]:
         nonlocal has_run
-        ended = run_pytest([*trial.arguments, *own, *options], variables, outputs(), show_header)
+        ended = run_pytest([*trial.arguments, *own, *options], told, outputs(), show_header)
         has_run = True
         return ended
 

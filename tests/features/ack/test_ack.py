@@ -15,6 +15,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.stores import acknowledgements
 from tests.helpers.inner import Finished, Project
+from tests.helpers.measurements import acknowledged
 
 GREEN, REGRESSED, USAGE = 0, 1, 4
 TODAY = datetime.now(UTC).date()
@@ -75,9 +76,7 @@ def ack(project: Project, capsys: pytest.CaptureFixture[str], *arguments: str) -
 
 def known(project: Project, until: date = A_MONTH, change: float = -0.13, worst: float = -0.15) -> Acknowledgement:
     """An entry of the file that a person may have written."""
-    one = Acknowledgement(
-        machine="box", test=TEST, figure="throughput", change=change, worst=worst, until=until, why="bug 123"
-    )
+    one = acknowledged(change, worst, test=TEST, workload="program", topology="1x1", until=until)
     acknowledgements.write(project.folder / "baselines", [one])
     return one
 
@@ -211,9 +210,7 @@ def test_an_empty_list_says_so(slowed: Project, capsys: pytest.CaptureFixture[st
 
 def test_several_entries_of_a_test_are_told_apart(slowed: Project, capsys: pytest.CaptureFixture[str]) -> None:
     entries = [
-        Acknowledgement(
-            machine=machine, test=TEST, figure=figure, change=sign * 0.1, worst=sign * 0.2, until=A_MONTH, why="x"
-        )
+        acknowledged(sign * 0.1, sign * 0.2, machine=machine, test=TEST, figure=figure, until=A_MONTH)
         for machine in ("box", "other")
         for figure, sign in (("throughput", -1), ("peak_memory", 1))
     ]

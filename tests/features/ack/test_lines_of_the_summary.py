@@ -91,7 +91,7 @@ def test_a_test_whose_file_is_gone_is_stale(tmp_path: Path) -> None:
 def test_a_figure_that_is_no_longer_judged_is_stale(tmp_path: Path) -> None:
     of_figure = acknowledged(1e9, 2e9, figure="peak_memory")
     (line,) = lines(tmp_path, measured(30, Outcome.PASS, NO_LOSS), known=(of_figure,))
-    assert line.startswith(f"stale: {TEST} is not judged by its peak memory any more. Remove it: ")
+    assert line.startswith(f"stale: {TEST}, {KNOWN.call}, is not judged by its peak memory any more. Remove it: ")
     assert line.endswith("--figure peak_memory --machine box --remove")
 
 

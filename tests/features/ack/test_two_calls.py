@@ -12,7 +12,7 @@ from pytest_tfperf.stores import acknowledgements
 from tests.helpers.inner import Finished, Project
 from tests.helpers.measurements import acknowledged
 
-GREEN, REGRESSED, NOT_MEASURED = 0, 1, 6
+GREEN, REGRESSED = 0, 1
 TEST = "test_it.py::test_both"
 A_MONTH = datetime.now(UTC).date() + timedelta(days=30)
 
@@ -46,8 +46,8 @@ def at(project: Project, first: float, second: float) -> Finished:
 
 
 def known(project: Project, *calls: str) -> Path:
-    """A file that acknowledges a loss of 13 % of these calls; "" for an entry that names none."""
-    entries = [acknowledged(test=TEST, workload=call, topology="1x1" if call else "", until=A_MONTH) for call in calls]
+    """A file that acknowledges a loss of 13 % of these calls."""
+    entries = [acknowledged(test=TEST, workload=call, topology="1x1", until=A_MONTH) for call in calls]
     return acknowledgements.write(project.folder / "baselines", entries)
 
 
@@ -100,12 +100,3 @@ def test_a_call_that_is_no_longer_judged_by_a_figure_is_stale(project: Project) 
     acknowledgements.write(project.folder / "baselines", [entry])
     (line,) = lines(at(project, 1000, 1000), "stale: ")
     assert line.startswith(f"stale: {TEST}, first on 1x1, is not judged by its loss any more. Remove it: ")
-
-
-def test_an_entry_that_names_no_call_is_refused_where_there_are_two(project: Project) -> None:
-    known(project, "")
-    done = at(project, 870, 870)
-    assert done.status == NOT_MEASURED
-    says = f"{TEST} makes several calls, and its acknowledgement until {A_MONTH} does not say which of them"
-    assert says in done.text
-    assert 'workload = "first", topology = "1x1"' in done.text

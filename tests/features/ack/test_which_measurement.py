@@ -15,7 +15,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.ack.command import size_of
 from pytest_tfperf.stores import acknowledgements
 from pytest_tfperf.stores.history import History
-from tests.helpers.measurements import TEST, WORKLOAD, acknowledged, measurement, verdict
+from tests.helpers.measurements import TEST, WORKLOAD, measurement, verdict
 from tests.helpers.repositories import git
 
 GREEN, USAGE = 0, 4
@@ -164,17 +164,6 @@ def test_removing_a_test_removes_all_of_its_calls(tmp_path: Path, capsys: pytest
     ack(tmp_path, capsys, TEST, *WHEN)
     status, text = ack(tmp_path, capsys, TEST, "--remove")
     assert (status, text.count("removed: "), changes(tmp_path)) == (GREEN, 2, [])
-
-
-def test_an_entry_without_a_call_is_replaced_by_those_that_name_theirs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old = acknowledged(workload="", topology="")
-    acknowledgements.write(tmp_path / "baselines", [old])
-    calls = two_calls(tmp_path)
-    assert "Give --replace" in ack(tmp_path, capsys, TEST, *WHEN)[1]
-    assert ack(tmp_path, capsys, TEST, *WHEN, "--replace")[0] == GREEN
-    assert [one.call for one in acknowledgements.read(tmp_path / "baselines")] == calls
 
 
 def test_of_two_equal_calls_the_worse_is_acknowledged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

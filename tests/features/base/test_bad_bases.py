@@ -58,7 +58,7 @@ def test_a_branch_with_nothing_in_common(repository: Repository, monkeypatch: py
     repository.git("switch", "--quiet", "--orphan", "another")
     repository.commit("another beginning")
     repository.project.write("pytest.ini", "[pytest]\n")
-    assert "HEAD and main have no common commit, so there is" in refusal(repository.folder, monkeypatch, "main")
+    assert "HEAD and main have no common commit. Name a branch" in refusal(repository.folder, monkeypatch, "main")
 
 
 def test_a_shallow_clone(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_a_shallow_clone(repository: Repository, tmp_path: Path, monkeypatch: py
     url = repository.folder.as_uri()
     git(tmp_path, "clone", "--quiet", "--depth=1", "--no-single-branch", "--branch=branch", url, str(clone))
     said = refusal(clone, monkeypatch, "origin/main")
-    assert "in this shallow clone HEAD and origin/main have no common commit" in said
+    assert "HEAD and origin/main have no common commit. This is a shallow clone" in said
     assert "fetch-depth: 0" in said
     assert "fetch-depth: 0" in refusal(clone, monkeypatch, "HEAD~1")
 

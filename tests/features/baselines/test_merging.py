@@ -131,7 +131,7 @@ def in_conflict(branches: Branches) -> None:
 
 def test_who_reads_an_unfinished_file_is_told_of_the_command(branches: Branches) -> None:
     in_conflict(branches)
-    with pytest.raises(BaselineError, match=r"box\.csv, line 3: .* unfinished .*`tfperf baselines merge` finishes it"):
+    with pytest.raises(BaselineError, match=r"box\.csv, line 3: .* unfinished\. `tfperf baselines merge` finishes it"):
         BaselineStore(branches.folder / "baselines", published=None).load("box")
 
 

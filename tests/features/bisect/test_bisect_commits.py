@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -125,23 +124,3 @@ def test_what_can_not_be_searched_is_refused(bisected: Bisected, arguments: tupl
 
 def test_the_users_checkout_is_left_as_it_was(bisected: Bisected, first: tuple[str, int, str]) -> None:
     assert bisected.repository.git("status", "--porcelain", "--branch") == "## main"
-
-
-# git bisect run
-
-
-def test_git_bisect_run_skips_what_was_not_decided(bisected: Bisected, first: tuple[str, int, str]) -> None:
-    del first
-    repository = bisected.repository
-    repository.project.baseline("loop", value=100.0, unit="examples", runs=5, between_runs=0.001)
-    script = Path(repository.folder / ".tfperf" / "step.sh")
-    script.write_text(f"#!/bin/sh\nexec {sys.executable} -m pytest perf_tests --tfperf-git-bisect\n")
-    script.chmod(0o755)
-    repository.git("bisect", "start", "HEAD", bisected.commits[0])
-    try:
-        said = repository.git("bisect", "run", str(script))
-        assert f"{bisected.commits[5]} is the first bad commit" in said
-        log = repository.git("bisect", "log")
-        assert f"skip: [{bisected.commits[3]}]" in log
-    finally:
-        repository.git("bisect", "reset")

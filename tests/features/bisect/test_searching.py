@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.bench.other_side import OtherSide, State
+from pytest_tfperf.bench.comparing import State
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.search import Search
 from pytest_tfperf.features.bisect.states import States
-from pytest_tfperf.features.bisect.step import Answer, Fault, answer_file, read, write
+from pytest_tfperf.features.bisect.step import Answer, Fault, answer_file, read_step, write
 from pytest_tfperf.reports.verdict import why_of
 from tests.helpers.measurements import interleaved
 
@@ -70,7 +70,8 @@ class Played:
     def _session(self, answers: Mapping[str, Said]) -> Callable[[str, Path], str]:
         def run_pytest(test: str, step_file: Path) -> str:
             del test
-            step = read(OtherSide, step_file)
+            step = read_step(step_file)
+            assert step is not None
             self.compared.append(f"{step.a.title} {step.b.title}")
             said = answers[self.compared[-1]]
             answer = (

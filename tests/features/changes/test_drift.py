@@ -146,7 +146,7 @@ def test_it_fails_no_session_that_does_not(slower: Project) -> None:
 @pytest.mark.parametrize(("days", "status"), [(30, GREEN), (-1, REGRESSED)])
 def test_it_fails_no_session_until_the_end_of_its_acknowledgement(slower: Project, days: int, status: int) -> None:
     end = datetime.now(UTC).date() + timedelta(days=days)
-    one = acknowledged(-0.05, -0.06, test="test_it.py::test_program", until=end)
+    one = acknowledged(-0.05, -0.06, test="test_it.py::test_program", workload="program", topology="1x1", until=end)
     acknowledgements.write(slower.folder / "baselines", [one])
     assert slower.run("--tfperf-fail-on-drift").status == status
     acknowledgements.write(slower.folder / "baselines", [])

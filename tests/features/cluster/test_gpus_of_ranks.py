@@ -19,9 +19,11 @@ from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.cluster.nodes import ClusterNodes
 from pytest_tfperf.features.cluster.plugin import Listen
 from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher
+from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
 from tests.helpers.machines import load
+from tests.helpers.patience import PATIENCE_SECONDS
 
 # A rank that keeps the message with its job, and then says that its TensorFlow is not usable. Its command line names
 # the module that ranks run, as the driver expects of a process of this machine.
@@ -160,3 +162,46 @@ def test_gpus_that_the_user_shows_by_name_are_refused_for_a_program_on_several_n
 
 def test_a_program_on_cpus_sees_no_gpu(launcher: ClusterLauncher) -> None:
     assert program_sees(launcher, Devices(kind=DeviceKind.CPU, count=1))["CUDA_VISIBLE_DEVICES"] == "-1"
+
+
+class EnvEngine:
+    """Starts a program once on this machine, with nothing but the variables that ranks get."""
+
+    most_nodes = None
+    starts_ranks = True
+    runs_programs = True
+
+    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
+        kept = [f"{name}=${{{name}-}}" for name in variables]
+        quoted = " ".join(f'"{word}"' for word in kept)
+        return ["sh", "-c", f'exec env -i {quoted} "$@"', "sh", *rank]
+
+    def ended_ranks(self, output: str) -> Mapping[int, int]:
+        return {}
+
+    def cancel(self) -> None:
+        pass
+
+
+TWO_GPUS = Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-a", "GPU-b"))
+
+
+@pytest.mark.parametrize(
+    ("devices", "shown", "seen"),
+    [
+        (Devices(kind=DeviceKind.CPU, count=1), "2,3,5", "-1"),
+        (TWO_GPUS, "", "0,1"),
+        (TWO_GPUS, "2,3,5", "2,3"),
+    ],
+)
+def test_on_several_nodes_a_program_sees_as_many_gpus_as_the_test_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: Devices, shown: str, seen: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    program = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
+    command = Command([sys.executable, "-c", program], name="it", cwd=str(tmp_path))
+    with closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as local:
+        nodes = ClusterNodes(EnvEngine(), named="", listen=Listen(), folder=tmp_path, silence_seconds=9)
+        launcher = nodes.launcher(local, Interpreter(sys.executable))
+        with closing(CommandRun(launcher.prepare_command(command, devices, 2))) as run:
+            assert b"".join(iter(lambda: run.read(PATIENCE_SECONDS), b"")).decode().strip() == seen

@@ -40,7 +40,7 @@ def test_a_fault_of_a_host_file_is_a_usage_error_with_its_line_before_the_first_
     pytester: pytest.Pytester,
 ) -> None:
     Path("hosts").write_text("nodea slots=2\nnot a host!! slots=abc\n")
-    with pytest.raises(pytest.UsageError, match="hosts:2: 'a' is nothing that mpirun takes there"):
+    with pytest.raises(pytest.UsageError, match="hosts:2: mpirun takes no 'not a host!! slots=abc'"):
         pytester.parseconfigure("--tfperf-launcher=mpirun --hostfile hosts")
     assert not Path("called").exists()
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
@@ -21,6 +20,7 @@ from pytest_tfperf.features.notify.events import session_events
 from pytest_tfperf.features.notify.news import Event, EventKind
 from tests.helpers.measurements import (
     TEST,
+    acknowledged,
     baseline,
     interleaved,
     measurement,
@@ -112,15 +112,7 @@ def test_a_session_that_is_slowed_on_purpose_has_no_facts() -> None:
 
 
 def known_until(day: str, **more: Any) -> Measurement:
-    loss = Acknowledgement(
-        machine="box",
-        test=TEST,
-        figure="throughput",
-        change=-0.13,
-        worst=-0.14,
-        until=date.fromisoformat(day),
-        why="cuDNN 9.12",
-    )
+    loss = acknowledged(-0.13, -0.14, test=TEST, until=date.fromisoformat(day), why="cuDNN 9.12")
     one = lost(**more)
     return replace(one, verdicts=(replace(one.verdicts[0], acknowledged=loss),))
 

@@ -92,4 +92,4 @@ def test_a_folder_that_can_not_be_written_is_refused_before_anything_is_measured
     played_project.write("file", "")
     found = played_project.run("--tfperf-profile-on-regression=file/traces")
     assert (found.status, played_project.started_workers) == (4, False)
-    assert "file/traces can't be written: Not a directory" in found.text
+    assert "file/traces can't be written: a file is in its way" in found.text

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from pytest_tfperf.features.references.environment import (
     named,
     parse_reference,
 )
+from pytest_tfperf.workers.local import LocalLauncher
 from tests.helpers.played import steady
 
 
@@ -225,7 +227,7 @@ def test_of_a_shallow_clone_the_rest_is_to_be_fetched(tmp_path: Path, project: R
     project.git("clone", "--quiet", "--depth=1", project.folder.as_uri(), str(tmp_path / "clone"))
     row = project.row("six==1.16.0")
     project.folder = tmp_path / "clone"
-    with pytest.raises(TfperfError, match="Fetch the rest: git fetch --unshallow"):
+    with pytest.raises(TfperfError, match=r"This is a shallow clone.*git fetch --unshallow"):
         project.store.create(row, lambda _: None)
 
 
@@ -352,3 +354,18 @@ def test_a_session_uses_what_can_be_measured_and_says_of_the_rest_why_not(
     ]
     assert launchers.launcher_for(good) is launchers.launcher_for(good) is not None
     assert [launchers.launcher_for(row) for row in (None, lockless, unknown)] == [None, None, None]
+
+
+def test_a_reference_environment_of_commands_needs_no_tensorflow(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho \'{"python": "3.12.1"}\'\n')
+    python.chmod(0o755)
+    keys = [Key("my-train", "1x1"), Key("trivial-b1-replicated-device", "1x1")]
+    rows = [Baseline(machine="box", key=key, value=1.0) for key in keys]
+    environment = ReferenceEnvironment(name="other", python=python)
+    launcher = LocalLauncher(logs=tmp_path, silence_seconds=1)
+    with closing(launcher):
+        references = ReferenceLaunchers(lambda _: environment, lambda _: launcher, tmp_path)
+        (why,) = references.check(rows)
+        assert [references.launcher_for(row) is not None for row in rows] == [True, False]
+    assert why.startswith("1 baseline has no reference environment: the reference environment other can't be used")

@@ -266,7 +266,7 @@ PRECISIONS = ["float32", "mixed_float16"]
 )
 def test_the_precision_is_read_from_a_command_line_in_the_log(command: str, precision: str | None) -> None:
     log = parse(f"{command}\n{SHORT}{TOTAL}", "a.log")
-    workloads = [Workload(model="resnet50", batch_size=64, precision=Precision(each)) for each in PRECISIONS]
+    workloads = [Workload(model="resnet50", batch_size=64, precision=Precision(value)) for value in PRECISIONS]
     agree = [str(workload.precision) for workload in workloads if not list(log.contradictions(workload, None))]
     assert agree == (PRECISIONS if precision is None else [precision])
 

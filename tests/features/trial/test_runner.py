@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,14 +31,14 @@ class Sessions:
     ends: dict[int, Callable[[], tuple[int, str]]] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=lambda: {"tensorflow": "2.21.0"})
 
-    def start(self, options: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
+    def start(self, options: Sequence[str], told: Mapping[str, Any]) -> tuple[int, str]:
         self.options.append(" ".join(options))
         self.seconds += 10
         if end := self.ends.get(len(self.options)):
             return end()
         if RECORDING in options:
             BaselineStore(self.folder / "trial" / "baselines").update("box", {KEY: baseline()})
-        is_slowed = "t.py::a" in variables.get("TFPERF_INJECT_SLOWDOWN_TESTS", "").splitlines()
+        is_slowed = "t.py::a" in told.get("slowed", ())
         judged = None if RECORDING in options else verdict(Outcome.REGRESSED if is_slowed else Outcome.PASS)
         History(self.folder / "trial" / "history.sqlite").append(
             measurement(
@@ -97,14 +98,15 @@ def test_the_time_that_is_left_is_said_from_the_second_session_on(ran: Ran) -> N
 
 
 def test_the_header_of_the_first_session_is_shown_and_no_line_of_progress(tmp_path: Path) -> None:
-    script = "import os\ndef test_it():\n    print(os.environ['LINES_OF_A_SESSION'])\n"
-    (tmp_path / "test_it.py").write_text(script)
+    lines_of = tmp_path / "lines"
+    (tmp_path / "test_it.py").write_text(f"def test_it():\n    print(open({str(lines_of)!r}).read())\n")
     shown: list[str] = []
     (tmp_path / "trial" / "baselines").mkdir(parents=True)
     start = starter(tmp_path / "trial", Trial(arguments=("-s", str(tmp_path / "test_it.py"))), shown.append)
     for machine in ("first", "second"):
         lines = "\n".join(["", f"tfperf: {machine}", "tfperf: test 1/1, test_it, run 1", "other"])
-        assert start([], {"LINES_OF_A_SESSION": lines})[0] == 0
+        lines_of.write_text(lines)
+        assert start([], {})[0] == 0
     assert shown == ["     tfperf: first"]
 
 
@@ -123,8 +125,8 @@ def fails_by(ran: Ran, *tests: str) -> None:
     cache = ran.sessions.folder / "trial" / "cache" / "v" / "cache" / "lastfailed"
     start = ran.sessions.start
 
-    def failing(options: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
-        status, text = start(options, variables)
+    def failing(options: Sequence[str], told: Mapping[str, Any]) -> tuple[int, str]:
+        status, text = start(options, told)
         cache.parent.mkdir(parents=True, exist_ok=True)
         cache.write_text(json.dumps(dict.fromkeys([*tests, *["t.py::a"] * status], True)))
         return 1, text

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, worded
 
 _HOST_OPTIONS = ("-H", "-host", "--host")
 _FILE_OPTIONS = ("-hostfile", "--hostfile", "-machinefile", "--machinefile")
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_SLOTS = re.compile(r"(?::(?:0*[1-9][0-9]{0,8}|\*|auto))?")  # behind a host of -H
-_COMMENT = re.compile(r"#|//")
+_HOST = r"(?P<host>[A-Za-z0-9][A-Za-z0-9._-]*)"
+_NUMBER = r"0*[1-9][0-9]{0,8}"
+_OF_OPTION = re.compile(rf"{_HOST}(?::(?:{_NUMBER}|\*|auto))?")
 # The options of Open MPI 4.1 behind a host of a host file. It ignores other words without "=".
-_FILE_OPTION = re.compile(
-    r"(?P<name>slots|count|cpu|max[_-]slots|slots[_-]max)=(?P<number>0*[1-9][0-9]{0,8})|(?:username|user[_-]name|port)=\S+"
+_OF_FILE = re.compile(
+    rf"(?:[^\s@]+@)?{_HOST}(?: (?:(?:slots|count|cpu|max[_-]slots|slots[_-]max)={_NUMBER}|"
+    r"(?:username|user[_-]name|port)=\S+))*"
 )
+_COMMENT = re.compile(r"#|//")
 
 
 class Mpirun:
@@ -89,19 +90,17 @@ def hosts_named_by(options: Sequence[str]) -> list[str]:
                 raise TfperfError(f"mpirun's option {option} has no value")
             value = options[index + 1]
         if name in _HOST_OPTIONS:
-            hosts += [_host(host, f"mpirun {name} {value}") for host in value.split(",")]
+            hosts += [_host(_OF_OPTION, host.strip(), f"mpirun {name} {value}") for host in value.split(",")]
         else:
             hosts += _hosts_of_file(Path(value))
     return list(dict.fromkeys(hosts))
 
 
 def _hosts_of_file(path: Path) -> list[str]:
-    try:
+    with worded(path, "read", "Correct mpirun's option"):
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TfperfError(f"mpirun's host file {path} can't be read: {error}") from None
     hosts = [
-        _host_of_line(text, f"{path}:{number}")
+        _host(_OF_FILE, " ".join(re.sub(r"\s*=\s*", "=", text).split()), f"{path}:{number}")
         for number, line in enumerate(lines, 1)
         if (text := _COMMENT.split(line)[0].strip())
     ]
@@ -110,30 +109,11 @@ def _hosts_of_file(path: Path) -> list[str]:
     return hosts
 
 
-def _host_of_line(text: str, where: str) -> str:
-    """The host of a line such as "root@nodea slots = 4 max_slots=8", whose every word is checked."""
-    host, *options = re.sub(r"\s*=\s*", "=", text).split()
-    user, at, name = host.rpartition("@")
-    if not _HOST.fullmatch(name) or bool(at) is not bool(user):
-        raise TfperfError(f"{where}: {host!r} is no host; write a name, and its slots behind it, as in: nodea slots=4")
-    slots: dict[bool, int] = {}
-    for option in options:
-        match = _FILE_OPTION.fullmatch(option)
-        if match is None:
-            raise TfperfError(f"{where}: {option!r} is nothing that mpirun takes there; write slots=N and max_slots=N")
-        if match["name"]:
-            is_most = "max" in match["name"]
-            if is_most in slots:
-                raise TfperfError(f"{where}: {option!r} is the second number of slots; leave one out")
-            slots[is_most] = int(match["number"])
-    if slots.get(False, 0) > slots.get(True, math.inf):
-        raise TfperfError(f"{where}: slots={slots[False]} is more than max_slots={slots[True]}; correct one of them")
-    return name
-
-
-def _host(text: str, where: str) -> str:
-    """The host of an entry of -H, such as "nodea:4"."""
-    name = text.strip().partition(":")[0]
-    if not _HOST.fullmatch(name) or not _SLOTS.fullmatch(text.strip().removeprefix(name)):
-        raise TfperfError(f"{where}: {text!r} is no host; write a name with its slots, as in nodea:4")
-    return name
+def _host(form: re.Pattern[str], text: str, where: str) -> str:
+    """The host of an entry of -H, such as "nodea:4", or of a line such as "root@nodea slots=4 max_slots=8"."""
+    if (entry := form.fullmatch(text)) is None:
+        raise TfperfError(
+            f"{where}: mpirun takes no {text!r}",
+            next_step="Write a host, and its slots behind it: nodea:4 in -H, and nodea slots=4 max_slots=8 in a file",
+        )
+    return entry["host"]
