@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors, xdist
+from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors
 from pytest_tfperf.session.owners import keep_owned
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.selecting import (
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(catalogue.forget())
         _register_names(config)
         state = config.stash[SESSION] = SessionState(options.read_settings(config))
-        if not xdist.is_xdist_worker(config):
+        if not running.is_xdist_worker(config):
             state.prepare()
 
 
@@ -118,14 +118,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return  # a session without throughput tests stays as it is without us
     running.end_in_order_on_sigterm(session.config)
     terminal.connect_progress_line(session.config, state)
-    if not xdist.is_xdist_worker(session.config):
+    if not running.is_xdist_worker(session.config):
         with usage_errors.as_usage_error(), terminal.progress_by_the_clock(state):
             state.check_stores()
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say how many tests there are, how long they will take, and which of them can't run."""
-    return [] if xdist.is_xdist_worker(config) else terminal.header(config, config.stash[SESSION])
+    return [] if running.is_xdist_worker(config) else terminal.header(config, config.stash[SESSION])
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -225,16 +225,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers, set the exit status, and write what was asked for: there may be no terminal to do it."""
     state = session.config.stash[SESSION]
     state.opened.close()
-    xdist.tell_controller(session.config, state)
     session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
-    if not xdist.is_xdist_worker(session.config):
+    if running.is_xdist_worker(session.config):
+        running.tell_controller(session.config, state)
+    else:
         state.conclude()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Count the throughput tests that a worker of pytest-xdist did not measure."""
-    xdist.hear_worker(node, node.config.stash[SESSION])
+    running.hear_worker(node, node.config.stash[SESSION])
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:

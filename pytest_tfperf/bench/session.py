@@ -15,10 +15,10 @@ from typing import Final
 
 from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.comparing import OtherSide
-from pytest_tfperf.bench.controls import Controls
 from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard
 from pytest_tfperf.bench.feature import Feature, first
 from pytest_tfperf.bench.machine_session import MachineSession
+from pytest_tfperf.bench.recording import Controls
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.acknowledgement import Acknowledgement

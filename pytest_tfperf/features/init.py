@@ -56,7 +56,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise TfperfError(f"{root}: there is no such folder", next_step="Make it, or name another one")
     if not re.fullmatch(r"\w[\w.-]*", arguments.tests, re.ASCII):
         raise TfperfError(f"--tests={arguments.tests}: give the name of a folder, as in perf_tests")
-    ci = arguments.ci or _ci_of(root)
+    remote = text_of(root / ".git" / "config")
+    ci = arguments.ci or ("github" if "github.com" in remote else "gitlab" if "gitlab" in remote else "none")
     # A file that can't be read stops the command before anything is written.
     configuration = ini_file(root.absolute())
     ignored = _git_ignores(root)
@@ -108,11 +109,6 @@ def default_branch(root: Path) -> str:
     unborn = run_git(root, "symbolic-ref", "--short", "HEAD") if not run_git(root, "branch", "-a").stdout else None
     configured = run_git(root, "config", "init.defaultBranch").stdout.strip()
     return (unborn.stdout.strip() if unborn else "") or configured or "main"
-
-
-def _ci_of(root: Path) -> str:
-    remote = text_of(root / ".git" / "config")
-    return "github" if "github.com" in remote else "gitlab" if "gitlab" in remote else "none"
 
 
 def _new_files(root: Path, tests: str, ci: str, framework: Framework) -> Iterator[str]:

@@ -68,7 +68,9 @@ class KerasLines:
             if bar["step"] != bar["total"]:
                 self._group = math.gcd(self._group, self._step - 1)
         counts_groups = self._counts_first_steps and self._group != 1
-        if (counts_groups and self._is_of_fewer_steps) or _is_beyond(self._step, bar["total"]):
+        # A group of steps may be longer than the rest of the epoch: Keras prints "60/50", and then "50/50".
+        is_beyond = bar["total"].isdigit() and self._step > int(bar["total"])
+        if (counts_groups and self._is_of_fewer_steps) or is_beyond:
             return LeftOut()
         value = self._finished + self._step
         return Reading(Kind.STEP, value, loss=loss_in(line), is_of_training=self._names_epochs)
@@ -110,11 +112,6 @@ def _are_fewer_steps(step: int, before: int, total: str) -> bool:
     """
     steps = step - before
     return steps > 1 and total.isdigit() and step - 1 + steps > int(total)
-
-
-def _is_beyond(step: int, total: str) -> bool:
-    """Whether a group of steps is longer than the rest of the epoch: Keras prints "60/50", and then "50/50"."""
-    return total.isdigit() and step > int(total)
 
 
 def _is_alone(bar: re.Match[str]) -> bool:

@@ -113,20 +113,18 @@ class UnitLines:
         return _read(line, self._mention, Kind.RATE, self._devices)
 
 
-class StepLines:
-    """Reads lines that name steps per second, or the time that a step takes."""
+_STEP_RATE = _per_second(_STEP)
+_STEP_TIME = re.compile(
+    rf"[(\[]?(?<![a-z_/.-])(?P<milli>m?)s(?:ec(?:ond)?s?)?[\s_]?(?:/|per[\s_])\s?{_STEP}(?![\w/]|\sper\b)", _FLAGS
+)
 
-    _RATE = _per_second(_STEP)
-    _TIME = re.compile(
-        rf"[(\[]?(?<![a-z_/.-])(?P<milli>m?)s(?:ec(?:ond)?s?)?[\s_]?(?:/|per[\s_])\s?{_STEP}(?![\w/]|\sper\b)", _FLAGS
-    )
 
-    def read(self, line: str) -> Reading | Unread | LeftOut | None:
-        """The line's rate or time; None where it has none."""
-        seconds, rate = _read(line, self._TIME, Kind.SECONDS), _read(line, self._RATE, Kind.STEP_RATE)
-        if isinstance(seconds, Reading) and isinstance(rate, Reading) and not 2 / 3 < seconds.value * rate.value < 1.5:
-            return Unread(f"it has {seconds.value:g} s a step and {rate.value:g} steps a second")
-        return seconds or rate
+def read_steps(line: str) -> Reading | Unread | LeftOut | None:
+    """The steps per second that a line names, or the time that a step takes; None where it has neither."""
+    seconds, rate = _read(line, _STEP_TIME, Kind.SECONDS), _read(line, _STEP_RATE, Kind.STEP_RATE)
+    if isinstance(seconds, Reading) and isinstance(rate, Reading) and not 2 / 3 < seconds.value * rate.value < 1.5:
+        return Unread(f"it has {seconds.value:g} s a step and {rate.value:g} steps a second")
+    return seconds or rate
 
 
 def _read(line: str, unit: re.Pattern[str], kind: Kind, devices: int = 1) -> Reading | Unread | LeftOut | None:

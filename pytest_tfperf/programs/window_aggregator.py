@@ -117,15 +117,15 @@ class WindowAggregator:
         """Add a rate that is the mean since the first step, less the steps and the time of the lines before."""
         before, self._mean = self._mean, (step, rate)
         if before is None or step <= before[0]:  # a new measurement begins
-            steps, each = step, step / rate
+            steps, seconds = step, step / rate
             self.clock.forget_means()
         else:
             steps = step - before[0]
-            each = step / rate - before[0] / before[1]
+            seconds = step / rate - before[0] / before[1]
         self.clock.compare_mean(now, step / rate)
-        if each > 0:
+        if seconds > 0:
             self._steps += steps
-            self._seconds += each * self._examples_per_step
+            self._seconds += seconds * self._examples_per_step
         else:  # lost in the rounding; the next line covers these steps too
             self._mean = before
 
@@ -149,8 +149,7 @@ class Counter:
         self._held = (0.0, 0.0)
         self._jumps = False
         self._sweep = (0.0, 0.0)  # steps and seconds since the counter began anew
-        self._speeds: list[float] = []  # of the last sweeps
-        self._lasted: list[float] = []
+        self._sweeps: list[tuple[float, float]] = []  # the last ones
 
     def take(self, now: float, step: float, line: str, *, is_of_training: bool = False) -> tuple[float, float] | None:
         """The steps and seconds to add; None for a line that is printed again, or begins anew.
@@ -184,18 +183,18 @@ class Counter:
 
     def _require_one_speed(self, line: str) -> None:
         """Refuse a counter of both training and evaluation, whose lines differ in nothing but their speed."""
-        (steps, seconds), self._sweep = self._sweep, (0.0, 0.0)
-        if steps <= 0 or seconds <= 0:
+        sweep, self._sweep = self._sweep, (0.0, 0.0)
+        if min(sweep) <= 0:
             return
-        self._speeds = [*self._speeds[1 - _LEAST_SWEEPS :], steps / seconds]
-        self._lasted = [*self._lasted[1 - _LEAST_SWEEPS :], seconds]
-        if len(self._speeds) < _LEAST_SWEEPS or min(self._lasted[0], self._lasted[-1]) < _LEAST_SECONDS:
+        self._sweeps = [*self._sweeps[1 - _LEAST_SWEEPS :], sweep]
+        if len(self._sweeps) < _LEAST_SWEEPS or min(self._sweeps[0][1], sweep[1]) < _LEAST_SECONDS:
             return
-        first, second, third = map(math.log, self._speeds)
+        per_sec = [steps / seconds for steps, seconds in self._sweeps]
+        first, second, third = map(math.log, per_sec)
         if abs(first - third) < _ONE_SPEED and second - max(first, third) > _TWO_SPEEDS:
-            speeds = " and ".join(f"{speed:.4g}" for speed in self._speeds[:2])
             raise Unreadable(
-                f"its counter runs at {speeds} steps/s in turn, before {shown(line)!r}: one seems to be of evaluation",
+                f"its counter runs at {per_sec[0]:.4g} and {per_sec[1]:.4g} steps/s in turn, before {shown(line)!r}: "
+                "one seems to be of evaluation",
                 "let each bar or line say of what it is, as tqdm(desc='Validation') does, or give reads="
                 "Reads(pattern=...) that finds those of training",
             )
@@ -325,7 +324,7 @@ def is_running_average(rates: Sequence[float], units_per_step: Sequence[float] =
         units_per_step: the units in a step by each rate and the time between its steps, where that is known.
     """
     if (third := len(units_per_step) // 3) >= _LEAST_OF_A_THIRD:
-        units = [math.log(each) for each in units_per_step]
+        units = [math.log(in_a_step) for in_a_step in units_per_step]
         if statistics.pstdev(units) < _CLOCKS:
             return False  # whatever they are, they agree with the clock
         # A recent rate changes with the time between steps, whatever the reason. An average does not.

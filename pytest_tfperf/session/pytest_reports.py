@@ -13,9 +13,8 @@ import pytest
 
 from pytest_tfperf.errors import BaselineError, BaselineRefused, FailsHereOnly, Failure, MeasurementError, TfperfError
 from pytest_tfperf.lines import Line, lines_of, rendered
-from pytest_tfperf.session.running import FIXTURE, SESSION
+from pytest_tfperf.session.running import FIXTURE, SESSION, is_xdist_worker
 from pytest_tfperf.session.terminal import PlainRepr, terminal_width
-from pytest_tfperf.session.xdist import is_xdist_worker
 
 if TYPE_CHECKING:
     from pytest_tfperf.session.state import SessionState

@@ -1,4 +1,7 @@
-"""Runs throughput tests: tests in doubt run again, tests that can't run here are skipped, SIGTERM ends the session."""
+"""Runs throughput tests: tests in doubt run again, tests that can't run here are skipped, SIGTERM ends the session.
+
+pytest-xdist's workers measure nothing, and tell the controller how many throughput tests they got.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
-from pytest_tfperf.errors import NoData, NotEnoughDevices, NotInstalled, TfperfError, WorkloadError
+from pytest_tfperf.errors import (
+    MeasurementError,
+    NoData,
+    NotEnoughDevices,
+    NotInstalled,
+    TfperfError,
+    WorkloadError,
+)
 from pytest_tfperf.lines import Line, printable, rendered
 from pytest_tfperf.session.terminal import terminal_width
-from pytest_tfperf.session.xdist import is_xdist_worker, refuse_xdist
 
 if TYPE_CHECKING:
     from pytest_tfperf.session.fixture import ThroughputFixture
@@ -26,6 +35,7 @@ SESSION: pytest.StashKey[SessionState] = pytest.StashKey()
 FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
 _IN_DOUBT: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the test's body made all of its calls in this run, and a call wants further runs."""
+_UNDER_XDIST = "tfperf_under_xdist"
 _CAN_NOT_RUN_HERE = (NoData, NotEnoughDevices, NotInstalled)
 
 
@@ -76,6 +86,33 @@ def require_linux() -> None:
         )
 
 
+def is_xdist_worker(config: pytest.Config) -> bool:
+    """Whether this process is one of pytest-xdist's workers."""
+    return hasattr(config, "workerinput")
+
+
+def _refuse_xdist(state: SessionState) -> None:
+    """Skip a test in a worker of pytest-xdist, or end it in an error for the nightly gate."""
+    state.under_xdist += 1
+    error = MeasurementError(
+        "throughput is not measured under pytest-xdist: its workers would share the machine",
+        next_step="Run these tests without -n",
+    )
+    if state.settings.require_baseline:
+        raise error
+    pytest.skip(str(error))
+
+
+def tell_controller(config: pytest.Config, state: SessionState) -> None:
+    """Send the number of throughput tests from a worker: only the controller writes a summary."""
+    config.workeroutput[_UNDER_XDIST] = state.under_xdist  # type: ignore[attr-defined]  # xdist's
+
+
+def hear_worker(worker: Any, state: SessionState) -> None:
+    """Count the tests that a worker has sent; a worker that crashed has sent nothing."""
+    state.under_xdist += getattr(worker, "workeroutput", {}).get(_UNDER_XDIST, 0)
+
+
 def exited(config: pytest.Config, status: int) -> int:
     """Tell the session's features the exit status that pytest ends with, and return it."""
     state = config.stash.get(SESSION, None)
@@ -97,7 +134,8 @@ def make_fixture(request: pytest.FixtureRequest) -> ThroughputFixture:
     from pytest_tfperf.session.summary import why_again
 
     state, test = request.config.stash[SESSION], request.node.nodeid
-    refuse_xdist(request.config, state)
+    if is_xdist_worker(request.config):
+        _refuse_xdist(state)
     if test not in state.selection:
         raise TfperfError(
             "a test that asks for `throughput` while it runs can't be run again where it is in doubt: "

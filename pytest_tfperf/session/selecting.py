@@ -15,9 +15,8 @@ from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.session.running import SESSION
+from pytest_tfperf.session.running import SESSION, is_xdist_worker
 from pytest_tfperf.session.state import SessionState
-from pytest_tfperf.session.xdist import is_xdist_worker
 from pytest_tfperf.workers import catalogue
 
 

@@ -10,8 +10,8 @@ from itertools import islice, starmap
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.bench.controls import ControlledRecording
 from pytest_tfperf.bench.gpu_warm_up import Warmed
+from pytest_tfperf.bench.recording import ControlledRecording
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import recording_option
@@ -49,9 +49,8 @@ def before(state: SessionState) -> list[str]:
     settings, selection, session = state.settings, state.selection, state.session
     tests = [test.id for test in session.runnable]
     least, most, in_doubt = expected_time(state)
-    known = tests if settings.smoke else known_seconds(state)
+    never_timed = 0 if settings.smoke else len(set(tests) - known_seconds(state).keys())
     session.progress.expect(len(tests), lambda: seconds_left(state))
-    never_timed = sum(test not in known for test in tests)
     unknown = f" ({never_timed} never timed here)" if never_timed else ""
     time = f"{time_span(least, most)}{unknown}{_at_most(most, in_doubt, is_recording=bool(settings.update_baselines))}"
     lines = [f"{session.topology.machine}, {counted(len(tests), 'throughput test')}, {time}"]
@@ -119,8 +118,7 @@ def after(state: SessionState, *, skips: bool, width: int | None = None) -> Sequ
         return refused(state)
     if not state.selection:
         return _not_run(state, skips=skips)
-    alone = [result for result in state.results if result.other is None]
-    beside = [result for result in state.results if result.other is not None]
+    alone, beside = state.result.alone, state.result.interleaved
     compared: list[Line | str] = []
     if beside:
         compared = [*interleaved_table(beside, width), *figure_table(beside, width), "", _counts_line(beside)]
@@ -131,10 +129,7 @@ def after(state: SessionState, *, skips: bool, width: int | None = None) -> Sequ
         *measured,
         *(_of_recording(state, alone) if settings.update_baselines else ()),
         *map(_warmed, session.engine.warm_up.done),
-        *_missing_profiles(alone),
-        *_not_read(alone),
-        *_ended_by_time(alone),
-        *_stragglers(alone),
+        *_notes(alone),
         *_failed_references(state),
         *(_lost_gpus(state) if session.is_discovered else ()),
         *other_matmul_rate(matmul_change(alone)),
@@ -154,7 +149,7 @@ def _measured(state: SessionState, measurements: Sequence[Measurement], width: i
     if not measurements:
         return []
     lines: list[Line | str] = [*measurement_table(measurements, width), *figure_table(measurements, width)]
-    lines += ["", _counts_line(measurements), *_noise(measurements), *_widened(measurements)]
+    lines += ["", _counts_line(measurements), *_thresholds(measurements)]
     # A verdict that fails is a report of its own, in full.
     verdicts = [fact_of(v) if v.outcome is Outcome.REGRESSED else text_of(v) for v in state.verdicts]
     lines += filter(None, verdicts)
@@ -219,12 +214,10 @@ def _lost_gpus(state: SessionState) -> list[str]:
     return [". ".join([*machine.lost, judged])] if machine.lost else []
 
 
-def _failed_references(state: SessionState) -> list[str]:
-    calls = [call for machine in state.session.machine_sessions.values() for call in machine.reference_failures.items()]
-    return [
-        f"{test}: its reference environment failed, so that only fresh runs could confirm a slowdown: {why}"
-        for (test, _), why in calls
-    ]
+def _failed_references(state: SessionState) -> Iterator[str]:
+    for machine in state.session.machine_sessions.values():
+        for (test, _), why in machine.reference_failures.items():
+            yield f"{test}: its reference environment failed, so that only fresh runs could confirm a slowdown: {why}"
 
 
 def _counts_line(results: Sequence[Measurement]) -> str:
@@ -233,37 +226,31 @@ def _counts_line(results: Sequence[Measurement]) -> str:
     return f"{machines}: {counts(results)} in {duration(sum(result.seconds for result in results))}"
 
 
-def _not_provisional(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Return the judged measurements without a provisional baseline."""
-    return [m for m in measurements if m.verdict and m.verdict.against is not Against.EARLIER_SESSIONS]
-
-
-def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
-    """Yield a line about the noise that limits detection without a reference environment."""
-    known = [m.verdict.noise for m in _not_provisional(measurements) if m.verdict and m.verdict.noise]
-    if not any(noise.between_sessions for noise in known):
-        return
-    runs = percent(statistics.median(noise.between_runs for noise in known))
-    sessions = percent(statistics.median(noise.between_sessions for noise in known))
-    source = "learnt from this machine's history, or assumed"
-    yield f"noise (median over tests): runs differ by {runs}, the sessions of a test by {sessions} more ({source})"
-
-
-def _widened(measurements: Sequence[Measurement]) -> Iterator[str]:
-    """Yield a line about the tests whose thresholds are higher than when their baselines were recorded."""
-    verdicts = [m.verdict for m in measurements if m.verdict]
-    wider = [(v.threshold, v.threshold_recorded) for v in verdicts if v.threshold and v.threshold_recorded]
-    if not wider:
-        return
-    now, recorded = max(wider)
-    yield (
-        f"higher thresholds than when the baselines were recorded: {counted(len(wider), 'test')}, up to {percent(now)} "
-        f"where it was {percent(recorded)}, because sessions or the machine's speed differ. Next: judge by a reference "
-        "environment, which needs no history: tfperf reference create"
-    )
-
-
 _PLAUSIBLE_GAIN = 1.0  # twice as fast; more is rare, as from XLA and mixed precision together
+
+
+def _thresholds(measurements: Sequence[Measurement]) -> Iterator[str]:
+    """The noise that limits detection without a reference environment, and thresholds that it has raised."""
+    noises, wider = [], []
+    for m in measurements:
+        if m.verdict is None:
+            continue
+        if m.verdict.noise is not None and m.verdict.against is not Against.EARLIER_SESSIONS:
+            noises.append(m.verdict.noise)
+        if m.verdict.threshold and m.verdict.threshold_recorded:
+            wider.append((m.verdict.threshold, m.verdict.threshold_recorded))
+    if any(noise.between_sessions for noise in noises):
+        runs = percent(statistics.median(noise.between_runs for noise in noises))
+        sessions = percent(statistics.median(noise.between_sessions for noise in noises))
+        source = "learnt from this machine's history, or assumed"
+        yield f"noise (median over tests): runs differ by {runs}, the sessions of a test by {sessions} more ({source})"
+    if wider:
+        now, recorded = max(wider)
+        yield (
+            f"higher thresholds than when the baselines were recorded: {counted(len(wider), 'test')}, up to "
+            f"{percent(now)} where it was {percent(recorded)}, because sessions or the machine's speed differ. Next: "
+            "judge by a reference environment, which needs no history: tfperf reference create"
+        )
 
 
 def _next_steps(state: SessionState, measurements: Sequence[Measurement], width: int | None) -> Iterator[str]:
@@ -275,27 +262,33 @@ def _next_steps(state: SessionState, measurements: Sequence[Measurement], width:
         given = {(m.machine, m.key): m.name for m in measurements}
         yield from recorded_table(changes, width, given)
         yield from recorded_under_load(changes)
-    recorded = _not_provisional(measurements)
-    improved = sum(m.verdict.outcome is Outcome.IMPROVED for m in recorded if m.verdict)
     red = red_machines(state.verdicts)
-    gained = [m for m in recorded if is_gain(m, red)]
-    gains = len(gained)
-    for m in gained:  # with a digit missing in its row, every slowdown would pass
-        if m.verdict and m.verdict.change and m.verdict.change > _PLAUSIBLE_GAIN:
-            times = f"{1 + m.verdict.change:.3g} times as fast as its baseline"
-            yield f"{m.test}: {times}: if nothing explains that, correct the row"
+    gains = improved = 0
+    for m in measurements:
+        verdict = m.verdict
+        if verdict is None or verdict.against is Against.EARLIER_SESSIONS:
+            continue
+        improved += verdict.outcome is Outcome.IMPROVED
+        if is_gain(m, red):
+            gains += 1
+            # With a digit missing in its row, every slowdown would pass.
+            if verdict.change and verdict.change > _PLAUSIBLE_GAIN:
+                times = f"{1 + verdict.change:.3g} times as fast as its baseline"
+                yield f"{m.test}: {times}: if nothing explains that, correct the row"
     if gains:
         yield f"{gains} IMPROVED: record them with {recording_option()}, or a later slowdown to the old speed will pass"
     if improved > gains:
         yield f"{improved - gains} IMPROVED relative to the common drift only: do not record them"
 
 
-def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:
-    """Yield a line for each verdict against a row recorded under load; the first gives the consequence."""
-    rows = [(m, m.verdict.baseline) for m in measurements if m.verdict and m.verdict.baseline]
-    for number, (m, row) in enumerate((m, row) for m, row in rows if row.load):
-        means = "" if number else ". It may be too low, and let slowdowns pass: record again on a quiet machine"
-        yield f"{m.test}: its baseline was {row.load}{means}"
+def _under_load(measurements: Sequence[Measurement]) -> list[str]:
+    """A line for each verdict against a row recorded under load; the first gives the consequence."""
+    lines: list[str] = []
+    for m in measurements:
+        if m.verdict and m.verdict.baseline and (load := m.verdict.baseline.load):
+            means = "" if lines else ". It may be too low, and let slowdowns pass: record again on a quiet machine"
+            lines.append(f"{m.test}: its baseline was {load}{means}")
+    return lines
 
 
 def _unrecorded(state: SessionState, measurements: Sequence[Measurement]) -> Sequence[Line | str]:
@@ -369,41 +362,6 @@ def _warmed(warmed: Warmed) -> str:
     return f"{text}, and still became warmer: the first tests may be faster than the others (ini tfperf_gpu_warmup)"
 
 
-def _missing_profiles(measurements: Sequence[Measurement]) -> list[str]:
-    """Baselines without a profile: later regressions can't say which operations grew."""
-    return [
-        f"{m.test}: its baseline has no profile: {m.profile.fault or 'the trace has no TensorFlow operations'}"
-        for m in measurements
-        if m.recording is not None and m.profile is not None and not m.profile.ops
-    ]
-
-
-def _stragglers(measurements: Sequence[Measurement]) -> list[str]:
-    """Ranks that hold up the others, also where the throughput is its baseline's, or becomes a baseline."""
-    known = [(m.test, straggler_text(m.breakdown)) for m in measurements if m.breakdown is not None]
-    return [f"{test}: straggler: {text}" for test, text in known if text]
-
-
-def _not_read(measurements: Sequence[Measurement]) -> list[str]:
-    """Lines of users' programs that name a rate and were not read: silence could hide slow readings."""
-    return [
-        f"{m.test}: {notes[-1]}" for m in measurements if (notes := [run.not_read for run in m.runs if run.not_read])
-    ]
-
-
-def _ended_by_time(measurements: Sequence[Measurement]) -> list[str]:
-    """Tests whose runs ended by time: fewer windows are known less precisely."""
-    windows = {m.test: len(run.windows) for m in measurements for run in m.runs if run.ended_by_time}
-    if not windows:
-        return []
-    least = min(windows, key=windows.__getitem__)
-    return [
-        f"{counted(len(windows), 'test')} ended by time, before all steps: {least} after "
-        f"{counted(windows[least], 'window')}. Where its interval is too wide, give the test more steps (steps=), "
-        "or all tests more time: -o tfperf_max_time=SECONDS"
-    ]
-
-
 def other_matmul_rate(change_of_rate: float | None) -> list[str]:
     """Return the line on a matmul rate that differs from the rows'; nothing where it does not."""
     if change_of_rate is None:
@@ -414,3 +372,30 @@ def other_matmul_rate(change_of_rate: float | None) -> list[str]:
         "tests: another kind of machine has this name, or its clock changed. Next: `tfperf doctor`; tell kinds of "
         "machines apart with --tfperf-machine=NAME"
     ]
+
+
+def _notes(measurements: Sequence[Measurement]) -> list[str]:
+    """What single tests should know: a missing profile, lines that were not read, an end by time, a straggler."""
+    profiles, lines_not_read, stragglers, windows = [], [], [], dict[str, int]()
+    for m in measurements:
+        if m.recording is not None and m.profile is not None and not m.profile.ops:
+            # Later regressions can't say which operations grew.
+            why = m.profile.fault or "the trace has no TensorFlow operations"
+            profiles.append(f"{m.test}: its baseline has no profile: {why}")
+        for run in m.runs:
+            if run.ended_by_time:  # fewer windows are known less precisely
+                windows[m.test] = len(run.windows)
+        # Of a user's program: silence could hide slow readings.
+        lines_not_read += [f"{m.test}: {run.not_read}" for run in m.runs if run.not_read][-1:]
+        # Ranks hold up the others also where the throughput is its baseline's, or becomes a baseline.
+        if m.breakdown is not None and (text := straggler_text(m.breakdown)):
+            stragglers.append(f"{m.test}: straggler: {text}")
+    ended = []
+    if windows:
+        least = min(windows, key=windows.__getitem__)
+        ended.append(
+            f"{counted(len(windows), 'test')} ended by time, before all steps: {least} after "
+            f"{counted(windows[least], 'window')}. Where its interval is too wide, give the test more steps (steps=), "
+            "or all tests more time: -o tfperf_max_time=SECONDS"
+        )
+    return [*profiles, *lines_not_read, *ended, *stragglers]

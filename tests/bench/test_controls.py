@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.bench.controls import ControlledRecording, Controls
-from pytest_tfperf.bench.recording import BaselineRecorder
+from pytest_tfperf.bench.recording import BaselineRecorder, ControlledRecording, Controls
 from pytest_tfperf.bench.run_engine import RunEngine
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.disturbance import Disturbance

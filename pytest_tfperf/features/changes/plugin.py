@@ -6,20 +6,20 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.figure import RATE, Better, Figure
-from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import DEFAULT_TOLERANCE
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.acknowledgement import Acknowledgement
+    from pytest_tfperf.core.baseline import Key
+    from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.measurement import Measurement
+    from pytest_tfperf.core.past import LastingChange, PastResult
     from pytest_tfperf.core.session_verdicts import SessionVerdict
 
 FAIL_ON_DRIFT: Final[Setting[bool]] = Setting(
@@ -54,12 +54,14 @@ def _tolerances(measurements: Iterable[Measurement]) -> dict[tuple[str, Key], fl
 
 def _is_of(one: Acknowledgement, loss: LastingChange) -> bool:
     """Whether an acknowledgement is about a lasting loss."""
+    from pytest_tfperf.core.figure import RATE  # not at the top: each pytest imports this file
+
     if loss.test is None or loss.key is None:
         return False
     return one.is_of(loss.machine, loss.test, loss.key) and one.figure == (loss.key.figure or RATE)
 
 
-_Series = tuple[str, Key]
+_Series: TypeAlias = "tuple[str, Key]"
 _Baselines = Mapping[int, float]
 """The values of a baseline by the index of the session that it judged, oldest first."""
 
@@ -81,6 +83,7 @@ def lasting_losses(
         session: the session's id.
         tolerances: the slowdowns that the session's tests accept, as fractions; by default 2 %.
     """
+    from pytest_tfperf.core.figure import Better
     from pytest_tfperf.judging.lasting_changes import changes_of  # imports NumPy
 
     order = {id: index for index, id in enumerate(dict.fromkeys(result.session for result in results))}
@@ -123,6 +126,8 @@ def _concerned(change: LastingChange, judged: Iterable[_Series]) -> list[_Series
 
 def _is_accepted(change: LastingChange, baselines: Sequence[_Baselines], order: Mapping[str, int]) -> bool:
     """Return whether most of the baselines were recorded again after a change."""
+    from pytest_tfperf.core.past import ChangeKind
+
     start = order[change.last_session] + (change.kind is not ChangeKind.STEP)
     accepted = sum(_recorded_since(start, of_series) for of_series in baselines)
     return 2 * accepted > len(baselines)

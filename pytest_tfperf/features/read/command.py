@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -29,6 +29,9 @@ _SHOWN_LINES: Final = 8
 _COLUMNS: Final = 100
 _MOST_UNITS: Final = 3
 _MOST_WAYS: Final = 3
+_STEPS_ALONE: Final = (
+    "It counts steps. To count what a step holds over all devices: --examples-per-step N --unit UNIT/s"
+)
 _A: Final = {"step": "a step", "epoch": "an epoch"}
 _WORDS: Final = {
     Kind.RATE: "{value:,.6g} {unit}/s",
@@ -91,7 +94,7 @@ def _run(given: argparse.Namespace) -> int:
         show("it printed nothing. Let it print its rate to stdout or stderr, or give --seconds more")
         return EXIT_NOT_MEASURED
     read = _best(command, printed, given.devices, unit_is_given=given.unit is not None)
-    show(*read.report(), *([] if read.readings else _advice(read, printed, given)))
+    show(*read.report(), *([] if read.readings else _advice(read, given)))
     return EXIT_GREEN if read.readings else EXIT_NOT_MEASURED
 
 
@@ -114,7 +117,8 @@ class _Read:
     """The lines as a command reads them."""
 
     def __init__(self, command: Command, printed: Printed, devices: int) -> None:
-        self.command, self.devices = command, devices
+        self.command, self.printed, self.devices = command, printed, devices
+        self.is_described = bool(command.reads.pattern or command.reads.field)
         self.reader = Reader(command, devices)
         self._measured = _measured(command, printed, devices)
         self.readings: list[tuple[str, Reading]] = []
@@ -134,9 +138,10 @@ class _Read:
     def report(self) -> list[str]:
         """The lines with their readings, the rate, and the call for a test."""
         skipped = {line for line, _ in self.reader.unread}
-        texts = [
-            f"read      {_shown(reading, self.command.counted):>28}  {_cut(line)}" for line, reading in self.readings
-        ]
+        texts = []
+        for line, reading in self.readings:
+            value = _WORDS[reading.kind].format(value=reading.value, unit=self.command.counted)
+            texts.append(f"read      {value:>28}  {_cut(line)}")
         texts = _first(texts) + [f"not read  {why}:  {_cut(line)}" for line, why in self.reader.unread]
         texts += _first([f"ignored   {_cut(line)}" for line in self._ignored if line.strip() not in skipped])
         if self.refusal is not None:
@@ -150,17 +155,20 @@ class _Read:
             "",
             f"{len(self.readings)} of {lines} are read, as {self.reader.read_as}.",
             *self._measured,
-            *self._missing(),
+            *([_STEPS_ALONE] if self.command.counted == STEPS and not self.command.reads.examples_per_step else []),
             "",
             "In a test:",
             "",
             *self._test(),
         ]
 
-    def _missing(self) -> list[str]:
-        if self.command.counted != STEPS or self.command.reads.examples_per_step is not None:
-            return []
-        return ["It counts steps. To count what a step holds over all devices: --examples-per-step N --unit UNIT/s"]
+    def in_units(self, units: Iterable[str]) -> list[_Read]:
+        """The same lines, read in other units."""
+        return [_Read(replace(self.command, unit=f"{unit}/s"), self.printed, self.devices) for unit in units]
+
+    def in_named_units(self) -> list[_Read]:
+        """The same lines, read in the units that most of them name."""
+        return self.in_units(units_named([line for _, line in self.printed.lines()])[:_MOST_UNITS])
 
     def _test(self) -> list[str]:
         command, reads = self.command, self.command.reads
@@ -193,43 +201,30 @@ def _name_of(argv: Sequence[str]) -> str:
 def _best(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> _Read:
     """The lines as the command reads them; if it reads none and no unit is given, in another unit that they have."""
     read = _Read(command, printed, devices)
-    if read.readings or read.refusal or unit_is_given or _is_described(command):
+    if read.readings or read.refusal or unit_is_given or read.is_described:
         return read
-    in_named_units = _in_named_units(read, printed)
-    others = [_Read(replace(command, unit=f"{unit}/s"), printed, devices) for unit in ("tokens", STEPS)]
-    unread = [other for other in in_named_units if other.reader.unread]
-    return next((other for other in (*in_named_units, *others) if other.readings), (*unread, read)[0])
+    others = [*read.in_named_units(), *read.in_units(("tokens", STEPS))]
+    unread = [other for other in others if other.reader.unread]
+    return next((other for other in others if other.readings), (*unread, read)[0])
 
 
-def _in_named_units(read: _Read, printed: Printed) -> list[_Read]:
-    """The lines as they are read in the units that most of them name."""
-    units = units_named([line for _, line in printed.lines()])[:_MOST_UNITS]
-    return [_Read(replace(read.command, unit=f"{unit}/s"), printed, read.devices) for unit in units]
-
-
-def _is_described(command: Command) -> bool:
-    return bool(command.reads.pattern or command.reads.field)
-
-
-def _advice(read: _Read, printed: Printed, given: argparse.Namespace) -> list[str]:
+def _advice(read: _Read, given: argparse.Namespace) -> list[str]:
     """The next step where nothing is read: what would read it, as tried on this very output."""
     if read.refusal is not None:
         return []  # it has its own next step
-    if not _is_described(read.command):
-        ways = list(
-            islice(tried(read.command, printed, read.devices, unit_is_given=given.unit is not None), _MOST_WAYS)
-        )
-        if ways:
+    if not read.is_described:
+        ways = tried(read.command, read.printed, read.devices, unit_is_given=given.unit is not None)
+        if best := list(islice(ways, _MOST_WAYS)):
             return [
                 "  next    give what reads it; each of these commands was tried on what it printed",
-                *(text for way in ways for text in ("", _command_line(way, given), f"    {_worded(way)}")),
+                *(text for way in best for text in ("", _command_line(way, given), f"    {_worded(way)}")),
             ]
-        named = [other.command.unit for other in _in_named_units(read, printed) if other.readings or other.refusal]
-        if named:
-            return [f"  next    give --unit {named[0]}, which its lines have"]
+        for other in read.in_named_units():
+            if other.readings or other.refusal:
+                return [f"  next    give --unit {other.command.unit}, which its lines have"]
     longer = f"; it still ran after {given.seconds:g} s, so maybe --seconds {6 * given.seconds:g}"
     return [
-        f"  next    {read.reader.next_step()}{'' if printed.is_whole else longer}",
+        f"  next    {read.reader.next_step()}{'' if read.printed.is_whole else longer}",
         "  try     tfperf read has the options --pattern, --field and --terminal for it",
     ]
 
@@ -264,10 +259,6 @@ def _worded(way: Tried) -> str:
     if way.counts not in _A or reads.examples_per_step not in (None, 1):
         return rate
     return f"{rate}. To count what {_A[way.counts]} holds over all devices: --examples-per-step N --unit UNIT/s"
-
-
-def _shown(reading: Reading, unit: str) -> str:
-    return _WORDS[reading.kind].format(value=reading.value, unit=unit)
 
 
 def _first(texts: Sequence[str]) -> list[str]:

@@ -6,11 +6,11 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.run import Plan
@@ -23,9 +23,9 @@ from pytest_tfperf.programs.reading import LineSplitter
 from pytest_tfperf.reports.progress_line import ProgressLine
 
 
-@dataclass(frozen=True)
+@dataclass
 class Printed:
-    """The output of a program.
+    """The output of a program, and a `Program` that prints it again at the same times.
 
     Args:
         pieces: the time of each piece, in seconds since the start, and the piece.
@@ -34,6 +34,11 @@ class Printed:
 
     pieces: list[tuple[float, bytes]]
     is_whole: bool = True
+    log: str = field(default="", init=False)
+    environment: Mapping[str, str] = field(default_factory=dict, init=False)
+    silence_seconds: float = field(default=math.inf, init=False)
+    now: float = field(default=0.0, init=False)
+    _read: int = field(default=0, init=False)
 
     @classmethod
     def by(cls, command: Command, seconds: float) -> Self:
@@ -63,9 +68,28 @@ class Printed:
         lines = [(at, line) for at, data in self.pieces for line in splitter.feed(data)]
         return [*lines, (self.pieces[-1][0], splitter.unfinished)] if splitter.unfinished else lines
 
+    def read(self, seconds: float) -> bytes:  # noqa: ARG002  nothing is waited for
+        """The next output; b"" at its end."""
+        if self._read == len(self.pieces):
+            return b""
+        self.now, data = self.pieces[self._read]
+        self._read += 1
+        return data
 
-@dataclass(frozen=True)
-class Result:
+    def ended_badly(self) -> str:
+        """Return "": nobody waited for its end."""
+        return ""
+
+    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
+        """The error with the reason why it can't be measured."""
+        return MeasurementError(fact, *more, Line(next_step, "next"))
+
+    def hung(self, fact: str, *more: Line) -> Hung:
+        """The error for a program that does not end."""
+        return Hung(fact, *more)
+
+
+class Result(NamedTuple):
     """The throughput of a run.
 
     Args:
@@ -85,37 +109,9 @@ def measure(command: Command, printed: Printed, devices: int) -> Result:
     Raises:
         MeasurementError: the run is refused.
     """
-    program = _PrintedAgain(iter(printed.pieces))
+    program = replace(printed)
     windows = CommandWindows(program, command, devices=devices, clock=lambda: program.now)
     plan = Plan(warmup_steps=WARMUP_READINGS, counts_readings=True)
     windows.warm_up(plan)
     run = windows.time(plan, ProgressLine())
     return Result(run_value(run).examples_per_sec, len(run.windows), windows.units_in_a_step)
-
-
-@dataclass
-class _PrintedAgain:
-    """A program that repeats an output, at the same times."""
-
-    printed: Iterator[tuple[float, bytes]]
-    log: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    silence_seconds: float = math.inf
-    now: float = 0.0
-
-    def read(self, seconds: float) -> bytes:  # noqa: ARG002  nothing is waited for
-        """The next output; b"" at its end."""
-        self.now, data = next(self.printed, (self.now, b""))
-        return data
-
-    def ended_badly(self) -> str:
-        """Return "": nobody waited for its end."""
-        return ""
-
-    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
-        """The error with the reason why it can't be measured."""
-        return MeasurementError(fact, *more, Line(next_step, "next"))
-
-    def hung(self, fact: str, *more: Line) -> Hung:
-        """The error for a program that does not end."""
-        return Hung(fact, *more)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.stores.code_owners import CodeOwners
+from pytest_tfperf.session.owners import CodeOwners
 
 FILE = """
 # The examples of GitHub's page
