@@ -116,7 +116,7 @@ class Reader:
 
     def read_unfinished(self, line: str) -> Reading | None:
         """The reading of a line that has no end yet, such as a progress line, which the next line ends."""
-        formats = [replace(each, read=each.unfinished) for each in self._formats if each.unfinished is not None]
+        formats = [replace(way, read=way.unfinished) for way in self._formats if way.unfinished is not None]
         return self._recognised(line, formats, is_whole=False) if formats else None
 
     def note(self) -> str:
@@ -173,15 +173,15 @@ class Reader:
 
     def _recognised(self, line: str, formats: Sequence[_Format], *, is_whole: bool = True) -> Reading | None:
         are_steps = False
-        for each in formats:
-            reading = each.read(line)
+        for way in formats:
+            reading = way.read(line)
             if reading is None:
                 continue
             if isinstance(reading, LeftOut):
                 if reading.why and not self._read:
                     self._show(line, reading.why)
                 break
-            if not each.is_guarded and not are_steps and looks_like_progress(line):
+            if not way.is_guarded and not are_steps and looks_like_progress(line):
                 reading = Unread("it looks like a progress bar, and is not drawn as one that is known")
             if isinstance(reading, Unread):
                 self._skip(line, reading.why)
@@ -190,11 +190,11 @@ class Reader:
                 self.saw_steps = are_steps = True  # the program may print its own rate, too
                 continue
             reading = replace(reading, line=line)
-            if not self._is_of_first_series(reading, each.form(line), is_whole=is_whole):
+            if not self._is_of_first_series(reading, way.form(line), is_whole=is_whole):
                 return None
-            self.read_as = each.name
+            self.read_as = way.name
             if is_whole:
-                self._formats = [each]
+                self._formats = [way]
             self._read += 1
             return self._as_the_user_says(reading)
         return None
@@ -381,7 +381,7 @@ class FirstSeries:
         return is_alike and reading.is_named_average == self._is_average
 
     def _refuse(self, line: str, *, by_rank: bool) -> None:
-        both = " and ".join(repr(shown(each)) for each in (self._first_line, line))
+        both = " and ".join(repr(shown(of)) for of in (self._first_line, line))
         ranks = "let one rank print the rate of all, or " if by_rank else ""
         if self._is_described:
             step = f"{ranks}give parse=, a function that returns None for the lines of all others"

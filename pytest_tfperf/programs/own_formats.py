@@ -118,8 +118,8 @@ class OwnLines:
         if (fields := json_object(line)) is None:
             return None
         value = value_of(fields, self._field)
-        if (number := number_in(value)) is None:
-            self.fields |= dict.fromkeys(map(shown, fields)) if len(self.fields) < _SHOWN_FIELDS else {}
+        if (number := number_in(value)) is None and len(self.fields) < _SHOWN_FIELDS:
+            self.fields |= dict.fromkeys(map(shown, fields))
         return None if value is ABSENT else _Number(value, number, "", number_in(fields.get(LOSS)))
 
     def _in_text(self, line: str) -> _Number | None:

@@ -117,15 +117,15 @@ class WindowAggregator:
         """Add a rate that is the mean since the first step, less the steps and the time of the lines before."""
         before, self._mean = self._mean, (step, rate)
         if before is None or step <= before[0]:  # a new measurement begins
-            steps, each = step, step / rate
+            steps, seconds = step, step / rate
             self.clock.forget_means()
         else:
             steps = step - before[0]
-            each = step / rate - before[0] / before[1]
+            seconds = step / rate - before[0] / before[1]
         self.clock.compare_mean(now, step / rate)
-        if each > 0:
+        if seconds > 0:
             self._steps += steps
-            self._seconds += each * self._examples_per_step
+            self._seconds += seconds * self._examples_per_step
         else:  # lost in the rounding; the next line covers these steps too
             self._mean = before
 
@@ -324,7 +324,7 @@ def is_running_average(rates: Sequence[float], units_per_step: Sequence[float] =
         units_per_step: the units in a step by each rate and the time between its steps, where that is known.
     """
     if (third := len(units_per_step) // 3) >= _LEAST_OF_A_THIRD:
-        units = [math.log(each) for each in units_per_step]
+        units = [math.log(in_a_step) for in_a_step in units_per_step]
         if statistics.pstdev(units) < _CLOCKS:
             return False  # whatever they are, they agree with the clock
         # A recent rate changes with the time between steps, whatever the reason. An average does not.

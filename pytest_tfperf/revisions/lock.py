@@ -101,15 +101,12 @@ def forget_locks(folder: Path, machine: str, named: Collection[str]) -> None:
                 path.unlink()
 
 
-def _key(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def _installed(search: Sequence[str]) -> dict[str, Distribution]:
     packages: dict[str, Distribution] = {}
     for package in distributions(path=list(search)):
         if package.read_text("METADATA") or package.read_text("PKG-INFO"):  # else the rest of a broken installation
-            packages.setdefault(_key(package.name), package)  # the first on the path is imported
+            # The first on the path is imported.
+            packages.setdefault(re.sub(r"[-_.]+", "-", package.name).lower(), package)
     return packages
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
@@ -147,7 +147,7 @@ class OwnCode:
         names = sorted(
             name
             for name, value in environment.items()
-            if not name.startswith(_NAMES_NO_CODE) and any(map(self._may_lead_there, self._paths_in(value)))
+            if not name.startswith(_NAMES_NO_CODE) and self._may_lead_there(value)
         )
         if names:
             return (
@@ -161,11 +161,9 @@ class OwnCode:
             f"path decide: PYTHONPATH={root} pytest ..."
         )
 
-    def _paths_in(self, value: str) -> Iterator[Path]:
-        return (Path(path).resolve() for path in absolute_paths(value, self._checkout.repository))
-
-    def _may_lead_there(self, path: Path) -> bool:
-        return self._checkout.is_current(path) and not self._checkout.is_ignored(path)
+    def _may_lead_there(self, variable: str) -> bool:
+        paths = [Path(path).resolve() for path in absolute_paths(variable, self._checkout.repository)]
+        return any(self._checkout.is_current(path) and not self._checkout.is_ignored(path) for path in paths)
 
     def _source_root(self, module: Path) -> Path:
         """The folder from which a module's top-level package is imported, as a path from the checkout's root."""

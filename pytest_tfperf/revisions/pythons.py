@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
@@ -126,7 +125,7 @@ def make_virtual_environment(folder: Path, requirements: Path, *, otherwise: str
         TfperfError: that Python is missing, or uv or pip fails; shows its last lines.
     """
     lock, uv = read_lock(requirements), find_uv()
-    base = _interpreter(lock, requirements, otherwise, uv)
+    base = _interpreter(lock, requirements, otherwise, has_uv=uv is not None)
     (folder / _LOCK).unlink(missing_ok=True)
     try:
         if folder.exists():
@@ -134,7 +133,7 @@ def make_virtual_environment(folder: Path, requirements: Path, *, otherwise: str
         if uv is None:
             _with_pip(base, folder, requirements, otherwise)
         else:
-            _with_uv(uv, base, folder, requirements, otherwise)
+            _with_uv(*uv, base, folder, requirements, otherwise)
         (folder / _INSTALLED).write_text(_installed(folder), "utf-8")
         shutil.copyfile(requirements, folder / _LOCK)
     except BaseException:
@@ -159,21 +158,23 @@ def _with_pip(base: str, folder: Path, requirements: Path, otherwise: str) -> No
     )
 
 
-def _with_uv(uv: Uv, base: str, folder: Path, requirements: Path, otherwise: str) -> None:
+def _with_uv(
+    uv: str, variables: Mapping[str, str], base: str, folder: Path, requirements: Path, otherwise: str
+) -> None:
     _run(
-        [uv.path, "venv", "--no-project", "--python", base, str(folder)],
+        [uv, "venv", "--no-project", "--python", base, str(folder)],
         f"uv can't make a virtual environment of Python {base} in {folder}",
         f"Install that Python, {otherwise}",
-        uv.variables,
+        variables,
     )
     # Compiled now, as pip does, and not by the first worker that imports them.
-    install = [uv.path, "pip", "install", "--python", str(folder / "bin" / "python"), "--compile-bytecode", "--no-deps"]
+    install = [uv, "pip", "install", "--python", str(folder / "bin" / "python"), "--compile-bytecode", "--no-deps"]
     _run(
         [*install, "-r", str(requirements)],
         f"uv can't install the packages of {requirements}",
         "Install what is missing, take a package that no model needs out of the lock, take uv off PATH to install with "
         f"pip, {otherwise}",
-        uv.variables,
+        variables,
     )
 
 
@@ -202,14 +203,14 @@ def _installed(folder: Path) -> str:
     return "".join(sorted(f"{package.name}=={package.version}\n" for package in distributions(path=packages)))
 
 
-def _interpreter(lock: Lock, requirements: Path, otherwise: str, uv: Uv | None) -> str:
+def _interpreter(lock: Lock, requirements: Path, otherwise: str, *, has_uv: bool) -> str:
     """A Python of the lock's minor version: this one, another on PATH, or its number where uv may install it."""
     minor, here = lock.python.rpartition(".")[0], platform.python_version()
     if minor == here.rpartition(".")[0]:
         return sys.executable
     path = shutil.which(f"python{minor}")
     why = "" if path is None else _not_python(path, minor)
-    if uv is not None and (path is None or why):
+    if has_uv and (path is None or why):
         return minor
     if path is None or why:
         raise TfperfError(
@@ -311,23 +312,10 @@ _IGNORED: Final = frozenset(
 _SECTIONS: Final = ("global", "install", ":env:")  # the later one wins
 
 
-@dataclass(frozen=True, slots=True)
-class Uv:
-    """The program uv.
+def find_uv() -> tuple[str, Mapping[str, str]] | None:
+    """The uv on PATH, and the variables that give it pip's settings; None without it.
 
-    Args:
-        path: where it is.
-        variables: environment variables that give it pip's settings.
-    """
-
-    path: str
-    variables: Mapping[str, str]
-
-
-def find_uv() -> Uv | None:
-    """The uv on PATH; None without it, or where pip has settings that uv lacks, such as a proxy.
-
-    The user's own settings of uv come before pip's.
+    None also where pip has settings that uv lacks, such as a proxy. The user's own settings of uv come before pip's.
     """
     path = shutil.which("uv")
     settings = _pip_settings() if path else None
@@ -340,7 +328,7 @@ def find_uv() -> Uv | None:
         if name in _FOR_UV:
             variable, between = _FOR_UV[name]
             variables[variable] = between.join(value.split())
-    return Uv(path, {name: value for name, value in variables.items() if name not in os.environ})
+    return path, {name: value for name, value in variables.items() if name not in os.environ}
 
 
 def _pip_settings() -> dict[str, str] | None:

@@ -120,7 +120,9 @@ class Worktrees:
             self._prune(keep=commit)
             folder = self._folder / commit
             self._release(folder)  # a search comes back to a commit
-            if not (self._ready(folder).exists() and _is_unchanged(folder)):
+            # It is still a worktree, at the commit of its name; without its `.git` it would be of the user's code.
+            is_unchanged = repository_of(folder) == folder.resolve() and commit_of(folder) == folder.name[:12]
+            if not (is_unchanged and self._ready(folder).exists()):
                 if not self._is_free(folder):
                     raise TfperfError(
                         f"{folder} is in use by another session, and tracked files in it were changed, perhaps by the "
@@ -182,11 +184,6 @@ class Worktrees:
         (self._folder / ".gitignore").write_text("*\n", "utf-8")  # `git add .` must not add it
         with _locked(self._folder / _LOCK, fcntl.LOCK_EX):
             yield
-
-
-def _is_unchanged(folder: Path) -> bool:
-    """Whether it is still a worktree, at the commit of its name; without its `.git` it would be of the user's code."""
-    return repository_of(folder) == folder.resolve() and commit_of(folder) == folder.name[:12]
 
 
 @contextmanager

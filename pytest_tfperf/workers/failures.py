@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -183,6 +184,19 @@ def hint_of_full(text: str) -> str:
     """As `hint_of`, for a full disk and the like, in the end of a log or in an error's text."""
     found = is_full(_cause(text))
     return f". {dict(_FULL)[found]}" if found else ""
+
+
+@contextmanager
+def worded_start(what: str) -> Iterator[None]:
+    """Raise an error of the system at a start, such as a full disk, too many open files, or no memory for a fork.
+
+    Raises:
+        MeasurementError: "WHAT could not be started: REASON", with the next step where it is known.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise MeasurementError(f"{what} could not be started: {error}{hint_of_full(str(error))}") from error
 
 
 def is_full(text: str) -> str:

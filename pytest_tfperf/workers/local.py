@@ -19,7 +19,7 @@ from pytest_tfperf.core.speed_variables import is_speed_variable
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, TfperfError
-from pytest_tfperf.workers.failures import hint_of_full
+from pytest_tfperf.workers.failures import worded_start
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles, gpus_of_program, gpus_shown
 from pytest_tfperf.workers.processes import ForkServer, Process, start_process
@@ -116,11 +116,9 @@ class LocalLauncher:
     def start(self, job: Job, progress: Progress) -> TrainingRun:
         """See `Launcher.start`; the first call also starts the fork server."""
         progress("start")
-        try:
+        with worded_start("a worker"):
             self._unresponsive.check(job.devices, lambda: self._probe(job, progress))
             return self._start(job, progress)
-        except OSError as error:  # a full disk, too many open files, no memory for a fork
-            raise MeasurementError(f"a worker could not be started: {error}{hint_of_full(str(error))}") from error
 
     def prepare_command(self, command: Command, devices: Devices, nodes: int) -> PreparedCommand:
         """See `Launcher.prepare_command`."""
@@ -130,10 +128,8 @@ class LocalLauncher:
                 "name what starts it on them, as in --tfperf-launcher='mpirun -H nodea,nodeb' or slurm"
             )
         self._started += 1
-        try:
+        with worded_start("it"):
             log, scratch = self._files.worker_log(self._started), self._files.new_scratch_folder()
-        except OSError as error:
-            raise MeasurementError(f"it could not be started: {error}{hint_of_full(str(error))}") from error
         folder = self._interpreter.user_folder(str(command.cwd))
         return PreparedCommand(
             argv=self._interpreter.user_command(command.words),

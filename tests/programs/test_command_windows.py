@@ -90,7 +90,7 @@ def test_time_after_the_last_reading_is_no_training() -> None:
 @pytest.mark.parametrize("form", ["\r{} examples/s", "\n{} examples/s", "\x1b[2K\r{} examples/s", "{} examples/s\n"])
 def test_a_pause_belongs_to_the_line_behind_it_also_where_the_next_line_ends_it(form: str) -> None:
     steps = ([0.5] * 4 + [2.5]) * 6  # seconds for ten examples
-    program = PlayedProgram([*((each, form.format(10 / each)) for each in steps), (9.0, "")])
+    program = PlayedProgram([*((seconds, form.format(10 / seconds)) for seconds in steps), (9.0, "")])
     assert per_sec(measured(program, until_end=True)) == pytest.approx(10 * 29 / sum(steps[1:]), rel=0.05)
 
 
@@ -205,9 +205,9 @@ def test_rates_that_arrive_in_one_chunk_weigh_evenly() -> None:
 def test_fractions_of_a_counter_add_up_to_its_rate(each: list[float]) -> None:
     """Hugging Face counts epochs: 0.4, 0.8, 1.2."""
     step, script = 0.0, []
-    for one in each:
-        step += one
-        script.append((2 * one, f"epoch={step!r}\n"))
+    for epochs in each:
+        step += epochs
+        script.append((2 * epochs, f"epoch={step!r}\n"))
     run = measured(PlayedProgram(script), pattern=r"epoch=(?P<step>[\d.e-]+)", examples_per_step=1000, until_end=True)
     assert per_sec(run) == pytest.approx(500)
 

@@ -147,4 +147,4 @@ def test_the_bar_of_other_work_is_not_read(line: str) -> None:
 
 
 def test_each_format_names_its_source() -> None:
-    assert all(each.name and each.source for each in FORMATS)
+    assert all(known.name and known.source for known in FORMATS)

@@ -57,7 +57,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> d
         monkeypatch.setenv(name, value)
     found = find_uv()
     assert found is not None
-    return dict(found.variables)
+    return dict(found[1])
 
 
 def test_an_index_of_pips_variables_holds_for_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from pytest_tfperf.core.speed_variables import is_speed_variable
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.cluster.engine import Engine
-from pytest_tfperf.workers.failures import describe_exit, hint_of_full, last_line, last_lines, read_end
+from pytest_tfperf.workers.failures import describe_exit, last_line, last_lines, read_end, worded_start
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand, WorkerFiles, gpus_shown
 from pytest_tfperf.workers.process_end import kill_group
@@ -237,10 +237,8 @@ class ClusterLauncher:
         """See `Launcher.start`."""
         if not job.is_distributed:
             return self._local.start(job, progress)
-        try:
+        with worded_start("ranks"):
             return self._start(job, progress)
-        except OSError as error:  # a full disk, too many open files
-            raise MeasurementError(f"ranks could not be started: {error}{hint_of_full(str(error))}") from error
 
     def _start(self, job: Job, progress: Progress) -> TrainingRun:
         progress("start")
@@ -284,10 +282,8 @@ class ClusterLauncher:
                 f"{command.id}: this --tfperf-launcher can't run a program of your own and pass on what it prints; use "
                 "mpirun or slurm"
             )
-        try:
+        with worded_start("it"):
             log = self._files.worker_log(next(self._nodes.numbers), "command")
-        except OSError as error:
-            raise MeasurementError(f"it could not be started: {error}{hint_of_full(str(error))}") from error
         interpreter = self._interpreter
         argv = interpreter.user_command(command.words)
         ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.env)

@@ -198,7 +198,7 @@ def proposals(printed: Sequence[tuple[float, str]]) -> Iterator[Proposal]:
     ]
     header = _header([line for _, line in lines])
     counters = [(counted, column) for column in columns if (counted := _counted(column, header))]
-    for counted, column in sorted(counters, key=lambda each: (each[0] != "step", -len(each[1].texts))):
+    for counted, column in sorted(counters, key=lambda counter: (counter[0] != "step", -len(counter[1].texts))):
         per_step = None if counted == "step" else 1
         yield Proposal(Reads(pattern=column.pattern("step"), examples_per_step=per_step), f"{counted}s", counted)
     for name in dict.fromkeys(name for _, line in lines for name in _rate_fields(line)):
@@ -207,8 +207,8 @@ def proposals(printed: Sequence[tuple[float, str]]) -> Iterator[Proposal]:
     for column in columns:
         if name := _rate_name(column):
             yield from _rates(Reads(pattern=column.pattern("rate")), _unit_of(name), column.values)
-    for column in () if counters else columns:
-        if group := _time_group(column):
+    for column in columns:
+        if not counters and (group := _time_group(column)):
             yield Proposal(Reads(pattern=column.pattern(group)), STEPS, "step")
 
 

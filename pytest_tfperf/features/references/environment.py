@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import final
 
@@ -115,12 +116,13 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload]) -> t
     unknown: dict[str, str] = {}
     for workload in workloads:
         try:
-            needed[workload.id] = _own_functions(workload)
+            functions = [catalogue.resolve(field, getattr(workload, field)) for field in ("model", "input_pipeline")]
+            # Our own are always there.
+            needed[workload.id] = [name for name in functions if not name.startswith("pytest_tfperf.")]
         except WorkloadError as error:  # a row of a model that was renamed, or whose conftest.py was not loaded
             unknown[workload.id] = str(error)
-    functions = {function for own in needed.values() for function in own}
     try:
-        tensorflow, faults = try_imports(environment.interpreter, functions)
+        tensorflow, faults = try_imports(environment.interpreter, set(chain.from_iterable(needed.values())))
     except TfperfError as error:
         why = str(error.lines[0])
         raise TfperfError(
@@ -137,12 +139,6 @@ def _next_step(environment: ReferenceEnvironment) -> str:
     if environment.is_named:
         return f"Install what {environment.python} lacks (Python 3.11 or newer, with TensorFlow), or {another}"
     return f"Build it again (tfperf reference remove {environment.name}, then tfperf reference create), or {another}"
-
-
-def _own_functions(workload: Workload) -> list[str]:
-    """The user's functions that a workload needs, as "package.module:function"; our own are always there."""
-    functions = [catalogue.resolve(field, getattr(workload, field)) for field in ("model", "input_pipeline")]
-    return [function for function in functions if not function.startswith("pytest_tfperf.")]
 
 
 class ReferenceLaunchers:

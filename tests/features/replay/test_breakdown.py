@@ -113,7 +113,7 @@ def test_the_table_shows_the_share_of_the_rate_of_matrix_products(session: Finis
 def test_a_regression_shows_how_busy_the_machine_was(session: Finished, paced: Measurement) -> None:
     assert re.search(r"\n  machine     .*load [\d.]+", session.cases["test_paced"].text)
     telemetry = [run.telemetry for run in paced.runs]
-    assert all(one is not None and (one.memory_available_bytes_min or 0) > 0 for one in telemetry)
+    assert all(run is not None and (run.memory_available_bytes_min or 0) > 0 for run in telemetry)
 
 
 def test_a_worker_that_dies_in_the_profile_changes_no_outcome(session: Finished, shared: Project) -> None:
