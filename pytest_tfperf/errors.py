@@ -109,10 +109,6 @@ class BaselineError(TfperfError):
     """A file of baselines can't be read whole or can't be written."""
 
 
-class DocumentError(TfperfError):
-    """A document or log does not have the form that its importer knows; names file and line."""
-
-
 class MeasurementError(TfperfError):
     """Nothing could be measured: the worker died, hung, or gave invalid numbers."""
 

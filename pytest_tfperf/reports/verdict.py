@@ -128,7 +128,11 @@ def fact(m: Measurement, verdict: Verdict) -> str:
             return f"{name}: b does not give it, and a gives {written(figure, verdict.confirmed_from)}"
         return f"{name}: {_why_not_measured(figure)}"
     if verdict.reason is Reason.OTHER_PLACE:
-        return f"{name} was {READ}{' and '.join(verdict.places)}{_place_of(verdict.baseline)}"
+        text = f"{name} was {READ}{' and '.join(verdict.places)}"
+        if verdict.baseline is None:
+            return text
+        place = f"is {READ}{verdict.baseline.place}" if verdict.baseline.place else "does not say where"
+        return f"{text}, and its baseline {place}"
     place = f" {verdict.places[0]}" if len(verdict.places) == 1 else ""
     text = f"{name} {written(figure, verdict.value)}{f' of {verdict.rank}' if verdict.rank else ''}{place}"
     if verdict.reason is Reason.OTHER_UNIT and verdict.baseline is not None:
@@ -296,42 +300,33 @@ def _baseline(verdict: Verdict, row: Baseline) -> str:
 
 def _runs(m: Measurement, verdict: Verdict) -> Line:
     """Return the runs or pairs, with the number that confirm a regression or the reason why none is confirmed."""
-    is_rate, is_of_pairs = verdict.figure.name == RATE, bool(m.pairs)
-    if not is_rate:
-        is_of_pairs = m.other is not None or (is_of_pairs and verdict.rule is Rule.REFERENCE_ENVIRONMENT)
-    label, noun, number = ("pairs", "interleaved pair", len(m.pairs)) if is_of_pairs else ("runs", "fresh run", 0)
-    values, showing = (_rates if is_rate else _values)(m, verdict, is_of_pairs=is_of_pairs)
-    number = number or len(m.throughput.runs if is_rate else m.runs)
+    figure, is_rate, showing = verdict.figure, verdict.figure.name == RATE, ""
+    is_beside = m.other is not None or verdict.rule is Rule.REFERENCE_ENVIRONMENT
+    is_of_pairs = bool(m.pairs) and (is_rate or is_beside)
+    if is_rate:
+        if is_of_pairs:  # a pair shows it if it lost more than the tolerance
+            logs = [pair.log_ratio for pair in m.pairs]
+            least = math.log1p((verdict.tolerance.lower if verdict.tolerance else None) or 0.0)
+            values = [change(math.expm1(log)) for log in logs]
+        else:  # and a run if it lost more than half of the threshold
+            logs = [run.log_rate - math.log(verdict.expected or 1.0) for run in m.throughput.runs]
+            least = math.log1p(-(verdict.threshold or 0.0)) / 2
+            values = [rate(run.examples_per_sec) for run in m.throughput.runs]
+        showing = f"{sum(log < least for log in logs)} of "
+    elif is_of_pairs:
+        both = [(pair.a.figures.get(figure.name), pair.b.figures.get(figure.name)) for pair in m.pairs]
+        values = [
+            f"{'none' if a is None else written(figure, a)} -> {written(figure, b)}" for a, b in both if b is not None
+        ]
+    else:
+        values = [written(figure, run.figures[figure.name]) for run in m.runs if figure.name in run.figures]
+    number = len(m.pairs if is_of_pairs else m.throughput.runs if is_rate else m.runs)
+    shown = "  ".join(values)
     if verdict.outcome is not Outcome.REGRESSED or number == 1:
-        return Line(f"{values}: {verdict.why}", label)
+        return Line(f"{shown}: {verdict.why}", "pairs" if is_of_pairs else "runs")
+    noun = counted(number, "interleaved pair" if is_of_pairs else "fresh run")
     beside = " with the reference environment" if is_of_pairs and m.other is None else ""
-    return Line(f"{showing}{counted(number, noun)}{beside}: {values}", "confirmed")
-
-
-def _rates(m: Measurement, verdict: Verdict, *, is_of_pairs: bool) -> tuple[str, str]:
-    """Return the changes of the pairs or the rates of the runs, and "2 of " where two of them show a slowdown."""
-    row = verdict.baseline
-    if is_of_pairs:  # a pair shows it if it lost more than the tolerance
-        logs = [pair.log_ratio for pair in m.pairs]
-        least = math.log1p((verdict.tolerance.lower if verdict.tolerance else None) or 0.0)
-        values = "  ".join(change(math.expm1(log)) for log in logs)
-    else:  # and a run if it lost more than half of the threshold
-        expected = verdict.expected or (row.value if row else 1.0)
-        logs = [run.log_rate - math.log(expected) for run in m.throughput.runs]
-        least = math.log1p(-(verdict.threshold or 0.0)) / 2
-        values = "  ".join(rate(run.examples_per_sec) for run in m.throughput.runs)
-    return values, f"{sum(log < least for log in logs)} of "
-
-
-def _values(m: Measurement, verdict: Verdict, *, is_of_pairs: bool) -> tuple[str, str]:
-    """Return a figure's values of the pairs or the runs; all of them show what is judged."""
-    figure = verdict.figure
-    if not is_of_pairs:
-        known = [run.figures[figure.name] for run in m.runs if figure.name in run.figures]
-        return "  ".join(written(figure, value) for value in known), ""
-    both = [(pair.a.figures.get(figure.name), pair.b.figures.get(figure.name)) for pair in m.pairs]
-    shown = [f"{'none' if a is None else written(figure, a)} -> {written(figure, b)}" for a, b in both if b is not None]
-    return "  ".join(shown), ""
+    return Line(f"{showing}{noun}{beside}: {shown}", "confirmed")
 
 
 def _accepted(figure: Figure, target: float) -> str:
@@ -344,12 +339,6 @@ def _accepted(figure: Figure, target: float) -> str:
 def _tolerance(figure: Figure) -> str:
     relative = f"tolerance {percent(figure.tolerance or 0.0)}"
     return f"{relative} and {written(figure, figure.absolute)}" if figure.absolute else relative
-
-
-def _place_of(row: Baseline | None) -> str:
-    if row is None:
-        return ""
-    return f", and its baseline is {READ}{row.place}" if row.place else ", and its baseline does not say where"
 
 
 def _correction(verdict: Verdict) -> str:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.errors import DocumentError, TfperfError, worded
+from pytest_tfperf.errors import TfperfError, worded
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -95,11 +95,11 @@ def read(path: Path) -> str:
     """Return the text of a file, a pipe or, as "-", standard input; gzip and UTF-16 with a byte order mark are decoded.
 
     Raises:
-        DocumentError: it can't be read, or is compressed in another way; names the next step.
+        TfperfError: it can't be read, or is compressed in another way; names the next step.
     """
     if path == STDIN and sys.stdin is None:
-        raise DocumentError("standard input is closed", next_step="Send a log to it: tfperf replay - < FILE")
-    with worded(shown(path), "read", "Give the path of a log or an export", kind=DocumentError):
+        raise TfperfError("standard input is closed", next_step="Send a log to it: tfperf replay - < FILE")
+    with worded(shown(path), "read", "Give the path of a log or an export"):
         data = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
     return decode(data, shown(path))
 
@@ -115,7 +115,7 @@ def decode(data: bytes, name: str) -> str:
         data = _gunzipped(data, name)
     for magic, (kind, program) in _UNREAD.items():
         if data.startswith(magic):
-            raise DocumentError(
+            raise TfperfError(
                 f"{name} is compressed with {kind}", next_step=f"Unpack it first: {program} FILE | tfperf replay -"
             )
     encoding = _UTF16.get(data[:2])
@@ -130,9 +130,9 @@ def _gunzipped(data: bytes, name: str) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             text = file.read(_MOST_GUNZIPPED + 1)
     except (OSError, EOFError, zlib.error):
-        raise DocumentError(f"{name} is a damaged or cut off gzip file", next_step="Copy it again, whole") from None
+        raise TfperfError(f"{name} is a damaged or cut off gzip file", next_step="Copy it again, whole") from None
     if len(text) > _MOST_GUNZIPPED:
-        raise DocumentError(
+        raise TfperfError(
             f"{name} unpacks to more than {_MOST_GUNZIPPED // 2**20} MiB",
             next_step="If it is to be so long, unpack it first: gunzip FILE",
         )

@@ -19,7 +19,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import one_line, shortened
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.earlier_rows import EarlierRows
-from pytest_tfperf.stores.history_database import DamagedHistory, Database
+from pytest_tfperf.stores.history_database import Database
 from pytest_tfperf.stores.history_rows import (
     DROPPED,
     UnreadRows,
@@ -33,6 +33,7 @@ from pytest_tfperf.stores.history_rows import (
     whole_verdict,
 )
 from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, VERDICTS
+from pytest_tfperf.stores.kept import Damaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -163,7 +164,9 @@ class History:
 
     def profile_of(self, row: Baseline) -> Profile | None:
         """Return the profile that was taken when a baseline was recorded; None where none was."""
-        for id, whole in self._rows(queries.recorded(row)) if row.date else ():
+        if not row.date:
+            return None
+        for id, whole in self._rows(queries.recorded(row)):
             with self.unread.leaving_out(MEASUREMENTS, id) as name:
                 if whole != DROPPED and (profile := profile_of(unpacked(whole, name), row.date, name)) is not None:
                     return profile
@@ -333,7 +336,7 @@ class History:
         try:
             with self.database.opened(writes=True) as connection:
                 return action(connection)
-        except DamagedHistory:
+        except Damaged:
             if aside := self.database.move_aside():
                 self.moved_aside = (
                     f"{self.database} was damaged. It is now {aside.name}, and a new history has begun, "

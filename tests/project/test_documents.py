@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.errors import DocumentError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.baselines import BaselineStore
 from tests.helpers.azure_logs import azure_log
 from tests.helpers.patience import SESSION_SECONDS
@@ -143,7 +143,7 @@ def test_a_document_in_its_format_gives_its_figures(name: str) -> None:
 )
 def test_a_document_that_is_not_in_its_format_is_refused(name: str, old: str, new: str, fact: str) -> None:
     assert old in PAGES[name]
-    with pytest.raises(DocumentError, match=re.escape(fact)):
+    with pytest.raises(TfperfError, match=re.escape(fact)):
         DOCUMENTS[name].read(PAGES[name].replace(old, new, 1))
 
 
@@ -173,7 +173,7 @@ def test_a_figure_that_the_document_has_otherwise_is_named_with_both_values(fold
 
 def test_a_document_that_is_missing_is_named(folder: Path) -> None:
     (folder / tensorpack.NAME).unlink()
-    with pytest.raises(DocumentError, match=re.escape(f"{folder / tensorpack.NAME} can't be read")):
+    with pytest.raises(TfperfError, match=re.escape(f"{folder / tensorpack.NAME} can't be read")):
         list(differences(folder))
 
 

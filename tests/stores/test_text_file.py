@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.errors import DocumentError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.files import STDIN, decode, read
 
 TEXT = "1\timages/sec: 50.0 +/- 0.0 (jitter = 0.0)\t7.5\n"
@@ -54,14 +54,14 @@ def test_bytes_that_are_no_text_do_not_hide_the_rest() -> None:
     ids=["cut off", "damaged", "xz", "bzip2", "a bomb"],
 )
 def test_what_can_not_be_unpacked_is_named(data: bytes, fact: str) -> None:
-    with pytest.raises(DocumentError) as error:
+    with pytest.raises(TfperfError) as error:
         decode(data, "a.log")
     assert fact in str(error.value)
 
 
 @given(st.binary(max_size=60), st.sampled_from([b"", b"\x1f\x8b", b"\xff\xfe", gzip.compress(TEXT.encode())[:20]]))
 def test_no_bytes_crash_the_reader(data: bytes, head: bytes) -> None:
-    with suppress(DocumentError):
+    with suppress(TfperfError):
         assert isinstance(decode(head + data, "a.log"), str)
 
 
@@ -71,7 +71,7 @@ def test_no_bytes_crash_the_reader(data: bytes, head: bytes) -> None:
     ids=["missing", "a folder", "a name that is too long"],
 )
 def test_what_can_not_be_read_is_a_clear_error(tmp_path: Path, name: str, fact: str) -> None:
-    with pytest.raises(DocumentError, match=rf"can't be read: {fact}.*\. Give the path of a log or an export"):
+    with pytest.raises(TfperfError, match=rf"can't be read: {fact}.*\. Give the path of a log or an export"):
         read(tmp_path / name)
 
 

@@ -10,7 +10,7 @@ import pytest
 from building import assert_same, build, weights, window, workload_of
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
+from pytest_tfperf.training.loading import input_spec, load_model
 from pytest_tfperf.training.strategies import strategy_for
 
 TRAINERS = ["loop", "keras"]
@@ -92,30 +92,9 @@ def test_xla_compiles_the_step_of_a_compiled_model(cpus: list[str]) -> None:
     assert math.isfinite(build(cpus[:1], model="jobs:classifier", xla=True)[0].run(2))
 
 
-def test_xla_compiles_no_update_of_a_compiled_model_that_replicas_exchange_by_copies(cpus: list[str]) -> None:
-    with pytest.raises(WorkloadError, match="by NCCL only: use all_reduce='nccl' on GPUs, return the model"):
-        build(cpus[:2], model="jobs:classifier", xla=True)
-
-
 def test_xla_may_compile_the_update_where_nccl_exchanges_gradients(cpus: list[str]) -> None:
     """It is only built: NCCL has no kernels for CPUs. TensorFlow's mirrored_strategy.py has the rule."""
     build(cpus[:2], model="jobs:classifier", xla=True, all_reduce="nccl")
-
-
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        ({"model": "jobs:eager"}, "run_eagerly=True.*use trainer='keras'"),
-        ({"model": "jobs:several_at_once", "trainer": "keras"}, "steps_per_execution=4.*use trainer='loop'"),
-        ({"model": "jobs:own_step", "optimizer": "momentum"}, "its own optimizer: leave optimizer='momentum' out"),
-        ({"model": "jobs:own_step", "variable_update": "independent"}, "choose another variable_update"),
-    ],
-)
-def test_what_a_compiled_model_decides_itself_is_refused(
-    cpus: list[str], choices: dict[str, str], message: str
-) -> None:
-    with pytest.raises(WorkloadError, match=message):
-        build(cpus[:1], input_pipeline="jobs:lines", **choices)
 
 
 @pytest.mark.parametrize("model", ["reading", "branching", "by_numpy"])
@@ -128,28 +107,6 @@ def test_a_step_that_cannot_be_compiled_names_the_trainer_that_runs_it(cpus: lis
 
 
 # Batches
-
-
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        ({"model": "jobs:own_step"}, "does not say what it takes: give it keras.Input layers, or name an input_pipe"),
-        ({"model": "jobs:variable_length"}, r"synthetic data can't be made of int32 \[None, None\]"),
-        ({"model": "jobs:variable_length", "input_pipeline": "jobs:of_any_length"}, "no fixed shape.*Pad them"),
-        ({"model": "jobs:variable_length", "input_pipeline": "jobs:ragged"}, "RaggedTensors.*pad them to one shape"),
-        ({"model": "jobs:sentences", "input_pipeline": "jobs:of_another_batch"}, r"takes +\(int32 \[4, 12\]"),
-        ({"model": "jobs:two_inputs", "input_pipeline": "jobs:by_name"}, r"takes +{'ids': int32 \[4, 12\], 'price'"),
-        ({"model": "jobs:sentences", "input_pipeline": "imagenet"}, "gives images and their labels, and the model"),
-    ],
-)
-def test_batches_that_do_not_fit_the_model_are_shown_beside_what_it_takes(
-    cpus: list[str], choices: dict[str, str], message: str, photographs: Any
-) -> None:
-    workload = workload_of(**choices)
-    strategy = strategy_for(workload, cpus[:1])
-    model = load_model(workload, strategy)
-    with pytest.raises(WorkloadError, match=message):
-        load_pipeline(workload, input_spec(workload, model, strategy, data_dir=str(photographs)))
 
 
 def test_batches_that_are_padded_to_one_shape_train_a_model_of_any_length(cpus: list[str]) -> None:
@@ -211,24 +168,3 @@ def test_the_tokens_of_the_named_input_are_counted(
 def test_inputs_of_one_length_need_no_name_for_their_tokens(cpus: list[str]) -> None:
     loop, _ = build(cpus[:1], model="bert-tiny", unit="tokens")
     assert loop.examples_per_step == 4 * 128
-
-
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        ({"model": "jobs:two_inputs"}, r"different lengths; the batch has 'ids': int32 \[4, 12\], 'price'.*_of='ids'"),
-        ({"model": "jobs:translator"}, r"'source': int32 \[4, 12\], 'target': int32 \[4, 7\]. Name the one"),
-        ({"model": "jobs:translator", "tokens_of": "text"}, "no input is named 'text', as tokens_of says; the batch"),
-        (
-            {"model": "jobs:of_nested_texts", "input_pipeline": "jobs:nested_texts", "tokens_of": "ids"},
-            "several inputs are named 'ids', as tokens_of says; the batch has 'source-ids'",
-        ),
-        ({"model": "jobs:one_number", "input_pipeline": "jobs:numbers"}, "no input has one"),
-        ({"model": "jobs:one_number", "input_pipeline": "jobs:numbers", "tokens_of": "number"}, "'number' has none"),
-    ],
-)
-def test_tokens_are_counted_only_where_it_is_plain_which_input_holds_them(
-    cpus: list[str], choices: dict[str, str], message: str
-) -> None:
-    with pytest.raises(WorkloadError, match=message):
-        build(cpus[:1], unit="tokens", **choices)

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Final
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.errors import DocumentError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import baseline_file
 from tools.documents import azure, lambda_cpu, tensorpack
 from tools.documents.tables import Figure
@@ -44,13 +44,13 @@ def differences(documents: Path) -> Iterator[str]:
     """A line for each figure that a document and figures.csv do not have alike.
 
     Raises:
-        DocumentError: a document is missing or not in the format that its module knows.
+        TfperfError: a document is missing or not in the format that its module knows.
     """
     for name, document in DOCUMENTS.items():
         try:
             text = (documents / name).read_bytes().decode()
         except OSError as error:
-            raise DocumentError(
+            raise TfperfError(
                 f"{documents / name} can't be read: {error.strerror}", next_step="Name its folder"
             ) from None
         kept = {figure.place: figure.images_per_sec for figure in figures() if figure.document == name}

@@ -12,7 +12,7 @@ from typing import Final
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import VariableUpdate, Workload
-from pytest_tfperf.errors import DocumentError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.replay import tf_cnn_log
 from tools.documents.tables import Figure, number, published, tables
 
@@ -41,12 +41,12 @@ def read(page: str) -> list[Figure]:
     """The summary's figures, each of which is that of the test's log.
 
     Raises:
-        DocumentError: the table, a test's section or its log is missing, not in its format, or of another figure.
+        TfperfError: the table, a test's section or its log is missing, not in its format, or of another figure.
     """
     summary = next((table for table in tables(page, NAME) if table.columns == _COLUMNS), None)
     sections = {match["test"]: match for match in _SECTION.finditer(page)}
     if summary is None or sections.keys() != {row[0] for row in summary.rows}:
-        raise DocumentError(
+        raise TfperfError(
             f"{NAME}: no table of {', '.join(_COLUMNS)}, or its tests are not those that have a section "
             "'### test N: ... node (NC6) x ... gpu' with a log"
         )
@@ -84,7 +84,7 @@ def baseline(figure: Figure) -> Baseline:
 def _of_log(total: float, section: re.Match[str]) -> float:
     printed = tf_cnn_log.parse(section["log"], f"{NAME}, test {section['test']}").examples_per_sec
     if abs(total - printed) > 0.011:  # the workers' own clocks differ by as much, and which one was taken is not said
-        raise DocumentError(f"{NAME}: test {section['test']} has {total:g} in the summary, and {printed:g} in its log")
+        raise TfperfError(f"{NAME}: test {section['test']} has {total:g} in the summary, and {printed:g} in its log")
     return total
 
 
@@ -92,5 +92,5 @@ def _pool(remark: str) -> str:
     """Who ran the machines: the author, or Batch AI with one of two priorities."""
     match = re.match(rf"DSVM|BatchAI \({_IMAGE}\)/(lowpriority|dedicated)\b", remark)
     if match is None:
-        raise DocumentError(f"{NAME}: {remark!r} is neither DSVM nor BatchAI ({_IMAGE})/lowpriority or /dedicated")
+        raise TfperfError(f"{NAME}: {remark!r} is neither DSVM nor BatchAI ({_IMAGE})/lowpriority or /dedicated")
     return f"BatchAI-{match[1]}" if match[1] else "DSVM"

@@ -14,7 +14,7 @@ from typing import Final
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
-from pytest_tfperf.errors import DocumentError, one_of
+from pytest_tfperf.errors import TfperfError, one_of
 from tools.documents.tables import Figure, number, published, require, tables
 
 NAME: Final = "lambda-cpu-benchmark.md"
@@ -47,12 +47,12 @@ def read(page: str) -> list[Figure]:
     """The figures of the nine tables, under the four CPUs that were measured: cells of 0 give none.
 
     Raises:
-        DocumentError: a table or a version is missing, a model has no known batch size, or a cell is not a figure.
+        TfperfError: a table or a version is missing, a model has no known batch size, or a cell is not a figure.
     """
     require(page, NAME, f"(tf version {_VERSION})", f"GitHub hash {_COMMIT}")
     found = [(heading, table) for table in tables(page, NAME) if (heading := _HEADING.fullmatch(table.heading))]
     if len(found) != _TABLES:
-        raise DocumentError(
+        raise TfperfError(
             f"{NAME}: expected {_TABLES} tables under headings such as '**syn-replicated-nccl-4gpus**', found "
             f"{len(found)}"
         )
@@ -69,7 +69,7 @@ def baseline(figure: Figure) -> Baseline:
     """The row of a figure; each CPU is a machine.
 
     Raises:
-        DocumentError: the model has no known batch size.
+        TfperfError: the model has no known batch size.
     """
     heading = _HEADING.fullmatch(f"**{figure.table}**")
     assert heading is not None, figure
@@ -96,7 +96,7 @@ def baseline(figure: Figure) -> Baseline:
 
 def _workload(heading: re.Match[str], model: str) -> Workload:
     if model not in _BATCH_SIZES:
-        raise DocumentError(f"{NAME}: {one_of('model', model, _BATCH_SIZES)}")
+        raise TfperfError(f"{NAME}: {one_of('model', model, _BATCH_SIZES)}")
     update = VariableUpdate(heading["update"])
     # Lambda patched tf_cnn_benchmarks so that images are resized alike with distortions and without.
     real = "imagenet-distortions-consistent" if heading["distortions"] else "imagenet-consistent"

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_tfperf.core.baseline import PUBLISHED_TOLERANCE, Baseline, Key, Provenance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import DocumentError
+from pytest_tfperf.errors import TfperfError
 
 _RULER = re.compile(r"[\s|:-]*-[\s|:-]*")
 _FIGURE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
@@ -40,7 +40,7 @@ class Table:
 
 
 def tables(page: str, name: str) -> list[Table]:
-    """All tables of a page; a row with more or fewer cells than columns is a DocumentError."""
+    """All tables of a page; a row with more or fewer cells than columns is a TfperfError."""
     found: list[Table] = []
     heading = ""
     lines = iter(page.split("\n"))
@@ -53,7 +53,7 @@ def tables(page: str, name: str) -> list[Table]:
                     break
                 rows.append(_cells(row))
                 if len(rows[-1]) != len(columns):
-                    raise DocumentError(f"{name}: {row!r} has {len(rows[-1])} cells under {len(columns)} columns")
+                    raise TfperfError(f"{name}: {row!r} has {len(rows[-1])} cells under {len(columns)} columns")
             found.append(Table(heading, columns, tuple(rows)))
         elif "|" not in line:
             heading = line.strip() or heading
@@ -65,10 +65,10 @@ def number(cell: str, name: str) -> float:
     """A cell's images per second; 0 or empty is how the documents write "not measured".
 
     Raises:
-        DocumentError: the cell holds something else.
+        TfperfError: the cell holds something else.
     """
     if cell and not _FIGURE.fullmatch(cell):
-        raise DocumentError(f"{name}: {cell!r} is not a figure. Give images/s, as 1612 or 789.51")
+        raise TfperfError(f"{name}: {cell!r} is not a figure. Give images/s, as 1612 or 789.51")
     return float(cell or 0)
 
 
@@ -76,11 +76,11 @@ def require(page: str, name: str, *facts: str) -> None:
     """Check that a page states the versions that its rows name.
 
     Raises:
-        DocumentError: it does not have one of these texts.
+        TfperfError: it does not have one of these texts.
     """
     for fact in facts:
         if fact not in page:
-            raise DocumentError(f"{name}: it does not say {fact!r}")
+            raise TfperfError(f"{name}: it does not say {fact!r}")
 
 
 def published(machine: str, workload: Workload, topology: str, figure: Figure, **more: Any) -> Baseline:

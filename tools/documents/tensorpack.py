@@ -10,7 +10,7 @@ from typing import Final
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import Trainer, VariableUpdate, Workload
-from pytest_tfperf.errors import DocumentError
+from pytest_tfperf.errors import TfperfError
 from tools.documents.tables import Figure, number, published, require, tables
 
 NAME: Final = "tensorpack-multigpu-dgx1.md"
@@ -31,7 +31,7 @@ def read(page: str) -> list[Figure]:
     """The figures of both tables.
 
     Raises:
-        DocumentError: a table or the version is missing, or a cell is not in its format.
+        TfperfError: a table or the version is missing, or a cell is not in its format.
     """
     require(page, NAME, f"TF Version: v{_VERSION}")
     table_of = {table.heading: table for table in tables(page, NAME) if table.columns == _COLUMNS}
@@ -39,11 +39,11 @@ def read(page: str) -> list[Figure]:
     for update in (VariableUpdate.REPLICATED.value, VariableUpdate.PARAMETER_SERVER.value):
         table = table_of.get(f"variable_update={update}:")
         if table is None:
-            raise DocumentError(f"{NAME}: no table of {', '.join(_COLUMNS)} under 'variable_update={update}:'")
+            raise TfperfError(f"{NAME}: no table of {', '.join(_COLUMNS)} under 'variable_update={update}:'")
         for gpus, tensorpack, benchmarks in table.rows:
             cells = [*tensorpack.split("/"), benchmarks]
             if len(cells) != len(_PIPELINES):
-                raise DocumentError(f"{NAME}: {tensorpack!r} is not three figures, GPU/CPU/Python")
+                raise TfperfError(f"{NAME}: {tensorpack!r} is not three figures, GPU/CPU/Python")
             row = f"{gpus} GPU" if gpus == "1" else f"{gpus} GPUs"
             for column, cell in zip(_PIPELINES, cells, strict=True):
                 found.append(Figure(NAME, update, row, column, number(cell.strip(), NAME)))

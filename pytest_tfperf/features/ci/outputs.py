@@ -148,26 +148,22 @@ def properties(results: Sequence[Measurement]) -> list[Property]:
 
 
 def _facts(m: Measurement) -> dict[str, str | float | None]:
-    verdict, t = m.verdict, m.throughput
-    facts: dict[str, str | float | None] = {"outcome": outcome(m), "topology": m.topology, "machine": m.machine}
-    facts["owner"] = m.owner or None
-    if m.other is not None:
-        return facts | {
-            "a": m.other.workload.id,
-            "b": m.workload.id,
-            "ratio": m.ratio if m.is_valid else None,
-            **_of_figures(m),
+    verdict, t, a = m.verdict, m.throughput, m.other
+    subject = {"workload": m.workload.id} if a is None else {"a": a.workload.id, "b": m.workload.id}
+    facts: dict[str, str | float | None] = {"outcome": outcome(m), **subject}
+    facts |= {"topology": m.topology, "machine": m.machine}
+    if a is not None:
+        facts["ratio"] = m.ratio if m.is_valid else None
+    else:
+        facts |= {
+            "unit": f"{t.unit}/s",
+            "examples_per_sec": t.examples_per_sec if m.is_valid else None,
+            "baseline": verdict.baseline.value if verdict and verdict.baseline else None,
+            "change": verdict.change if verdict else None,
+            "confirmed_change": verdict.confirmed_change if verdict else None,
+            "threshold": -verdict.threshold if verdict and verdict.threshold else None,
         }
-    return facts | {
-        "workload": m.workload.id,
-        "unit": f"{t.unit}/s",
-        "examples_per_sec": t.examples_per_sec if m.is_valid else None,
-        "baseline": verdict.baseline.value if verdict and verdict.baseline else None,
-        "change": verdict.change if verdict else None,
-        "confirmed_change": verdict.confirmed_change if verdict else None,
-        "threshold": -verdict.threshold if verdict and verdict.threshold else None,
-        **_of_figures(m),
-    }
+    return facts | {"owner": m.owner or None, **_of_figures(m)}
 
 
 def _of_figures(m: Measurement) -> dict[str, str | float | None]:

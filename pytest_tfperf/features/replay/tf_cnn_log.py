@@ -18,7 +18,7 @@ from pytest_tfperf.core.plain_json import from_json
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import worst_loss
 from pytest_tfperf.core.workload import Precision, VariableUpdate, Workload
-from pytest_tfperf.errors import DocumentError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.programs.formats import TF_CNN_STEP
 from pytest_tfperf.programs.reading import to_float
@@ -203,7 +203,7 @@ def parse(text: str, name: str, *, only_training: bool = False) -> Log:
         only_training: leave out an evaluation's lines.
 
     Raises:
-        DocumentError: no total, a total that is not a throughput, totals or rates that can't belong to one run, a
+        TfperfError: no total, a total that is not a throughput, totals or rates that can't belong to one run, a
             step line that can't be read, or an evaluation; names the line and the next step.
     """
     lines = list(_printed_lines(text))
@@ -229,7 +229,7 @@ def parse(text: str, name: str, *, only_training: bool = False) -> Log:
     by_name = _of_one_run(stated, name, only_training=only_training)
     rates = _of_training(_alone(totals, steps, name), name, only_training=only_training)
     if not rates:
-        raise DocumentError(f"{name}: {_why_no_total(lines, by_name, steps)}")
+        raise TfperfError(f"{name}: {_why_no_total(lines, by_name, steps)}")
     _require_agreement(rates, steps, name)
     return Log(
         name,
@@ -285,7 +285,7 @@ def _of_one_run(stated: Sequence[Fact], name: str, *, only_training: bool) -> Ma
             # Each worker of a job names its devices by its own task.
             if len({re.sub(r"task:?\d+", "task", either.value) for either in (first, fact)}) > 1:
                 is_evaluated = {first.value, fact.value} == {_TRAINING, _EVALUATION}
-                raise DocumentError(
+                raise TfperfError(
                     f"{name}: {first}, and {fact}: the log holds several runs",
                     next_step=_WITHOUT_EVALUATION if is_evaluated else _ONE_RUN,
                 )
@@ -297,7 +297,7 @@ def _step(line: str, place: str) -> _Step:
     match = _STEP.search(line) if line.count("images/sec") == 1 else None
     loss = _LOSS.match(match["rest"])["loss"] if match else ""  # type: ignore[index]  # it also matches ""
     if match is None or (loss.lstrip("+-")[:1].isdigit() and not _FINITE.fullmatch(loss)):
-        raise DocumentError(
+        raise TfperfError(
             f"{place}: {shortened(line.strip(), 80)!r} has rates or a loss, but is not as tf_cnn_benchmarks prints it: "
             "'10 images/sec: 50.0 +/- 0.1 (jitter = 0.2) 7.500'",
             next_step="Remove what stands before it, join a wrapped line, or part joined ones",
@@ -321,14 +321,14 @@ def _alone(lines: Sequence[tuple[int, re.Match[str], bool]], steps: Sequence[_St
             continue
         rate = float(total["total"]) if _REAL.fullmatch(total["total"]) and "images/sec" not in total["rest"] else 0.0
         if rate == 0:
-            raise DocumentError(
+            raise TfperfError(
                 f"{name}, line {number}: {shortened(total[0].strip(), 80)!r} is not a throughput",
                 next_step="Replay a run that completed",
             )
         totals.append(_Total(rate, number, is_evaluation))
     if lines and not totals:
         number, total, _ = lines[0]
-        raise DocumentError(
+        raise TfperfError(
             f"{name}, line {number}: {shortened(total[0].strip(), 80)!r} is a sentence, or has a label that no step "
             "line has, and there is no other total",
             next_step="Give the whole log, as tf_cnn_benchmarks prints it",
@@ -341,12 +341,12 @@ def _of_training(totals: Sequence[_Total], name: str, *, only_training: bool) ->
     trained = [total for total in totals if not total.is_evaluation]
     evaluated = [total for total in totals if total.is_evaluation]
     if evaluated and not trained:
-        raise DocumentError(
+        raise TfperfError(
             f"{name}, line {evaluated[0].line}: the total is an evaluation's, which no workload is",
             next_step="Give the log of training or of --forward_only",
         )
     if evaluated and not only_training:
-        raise DocumentError(
+        raise TfperfError(
             f"{name}: the total {trained[0]} is of training, and {evaluated[0]} of an evaluation",
             next_step=_WITHOUT_EVALUATION,
         )
@@ -357,13 +357,13 @@ def _require_agreement(totals: Sequence[_Total], steps: Sequence[_Step], name: s
     """Refuse a log of several runs: their totals differ, are too many, or are no sum of the workers' last rates."""
     low, high = (pick(totals, key=lambda total: total.examples_per_sec) for pick in (min, max))
     if high.examples_per_sec > _SAME_RUN * low.examples_per_sec:
-        raise DocumentError(f"{name}: the totals {low} and {high} images/sec can't be of one run", next_step=_ONE_RUN)
+        raise TfperfError(f"{name}: the totals {low} and {high} images/sec can't be of one run", next_step=_ONE_RUN)
     if not steps:
         return
     *before, last = sorted({step.number for step in steps})
     speeds = [step.examples_per_sec for step in steps if step.number == last]
     if len(totals) > len(speeds):
-        raise DocumentError(
+        raise TfperfError(
             f"{name}: {len(totals)} totals, {totals[0]} to {totals[-1]}, but {len(speeds)} line(s) of the last step, "
             f"{last}: the log holds several runs",
             next_step=_ONE_RUN,
@@ -373,7 +373,7 @@ def _require_agreement(totals: Sequence[_Total], steps: Sequence[_Step], name: s
     mean = fmean(total.examples_per_sec for total in totals)
     rate, rounded = sum(speeds), _ROUNDED * (len(speeds) + 0.1)
     if not rate * (1 - slack - _BETWEEN_STEPS) - rounded <= mean <= rate * (1 + slack) + rounded:
-        raise DocumentError(
+        raise TfperfError(
             f"{name}: the total is {mean:g} images/sec, but the steps' own rates add up to {rate:g} at step {last}, "
             "and both are means since the first step",
             next_step="The log may hold several runs, or only some workers of one: give all lines of one run",

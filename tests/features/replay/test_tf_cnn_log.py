@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.workload import Precision, Workload
-from pytest_tfperf.errors import DocumentError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.replay.tf_cnn_log import Log, parse
 from tests.helpers.azure_logs import azure_log
 from tests.helpers.expected import SameTexts
@@ -120,7 +120,7 @@ def test_a_log_of_totals_alone_is_one_step() -> None:
 def test_a_total_that_the_steps_contradict_is_refused_with_both_figures(test: int, factor: float) -> None:
     text = re.sub(r"(?<=total images/sec: )\S+", lambda found: f"{factor * float(found[0]):.2f}", AZURE[test])
     rate = sum(map(float, re.findall(r"^100\s+images/sec: (\S+)", text, re.MULTILINE)))
-    with pytest.raises(DocumentError, match=rf"the total is [\d.]+ images/sec, .* add up to {rate:g} at step 100"):
+    with pytest.raises(TfperfError, match=rf"the total is [\d.]+ images/sec, .* add up to {rate:g} at step 100"):
         parse(text, "a.log")
 
 
@@ -169,7 +169,7 @@ GARBAGE = {
 def test_garbage_is_refused_with_its_place(same_texts: SameTexts) -> None:
     texts = {}
     for case, text in GARBAGE.items():
-        with pytest.raises(DocumentError) as error:
+        with pytest.raises(TfperfError) as error:
             parse(text, "a.log")
         texts[case] = str(error.value)
     same_texts("refused_logs", texts)
@@ -282,6 +282,6 @@ def test_no_mutation_of_a_whole_log_makes_the_parser_crash(test: int, data: st.D
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))
         text = text[:at] + data.draw(_words | st.text(max_size=5)) + text[at + data.draw(st.integers(0, 80)) :]
-    with suppress(DocumentError):
+    with suppress(TfperfError):
         (window,) = parse(text, "a.log").run(64).windows
         assert 0 < window.seconds < math.inf
