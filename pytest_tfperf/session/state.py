@@ -241,9 +241,9 @@ class SessionState:
 
         return consequence(result, require_baseline=self.settings.require_baseline, strict=self.settings.strict)
 
-    @property
+    @cached_property
     def result(self) -> SessionResult:
-        """What the session has found so far."""
+        """What the session has found, frozen at its end."""
         from pytest_tfperf.core.session_verdicts import SessionResult
 
         results = self.results
@@ -314,7 +314,7 @@ class SessionState:
         slower_machines = sum(verdict.kind is VerdictOn.MACHINE for verdict in self.failing)
         under_xdist = self.under_xdist if self.settings.require_baseline else 0
         errors = self.errors + len(self.refused) + under_xdist
-        if status not in (EXIT_GREEN, EXIT_REGRESSED) or failures > errors + slower_machines:
+        if status not in (EXIT_GREEN, EXIT_REGRESSED) or failures != errors + slower_machines:
             return status
         if slower_machines:
             return EXIT_MACHINE
