@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
-from sqlalchemy import Table, delete, insert
+from sqlalchemy import Table, delete, insert, select
 
 from pytest_tfperf.core.history_url import place_of
 from pytest_tfperf.core.measurement import Measurement
@@ -203,7 +203,8 @@ class History:
     def has(self, **wanted: Unpack[Filters]) -> bool:
         """Whether there is any such measurement."""
         self.database.require()
-        return any(self._rows(queries.any_of(wanted)))
+        found = select(MEASUREMENTS.c.id).where(*queries.conditions(MEASUREMENTS, wanted)).limit(1)
+        return any(self._rows(found))
 
     def values_of(self, name: str, **wanted: Unpack[Filters]) -> list[str]:
         """Return the values of a column, the one that was measured last first."""
@@ -243,7 +244,9 @@ class History:
         asked: dict[tuple[str, str], Figure] = {}
         ids = sorted(set(last.values()))
         for start in range(0, len(ids), _AT_ONCE):
-            for id, whole in list(self._rows(queries.wholes_of(ids[start : start + _AT_ONCE]))):
+            of_ids = queries.wholes(MEASUREMENTS, {}).add_columns(MEASUREMENTS.c.id)
+            portion = of_ids.where(MEASUREMENTS.c.id.in_(ids[start : start + _AT_ONCE]))
+            for whole, id in list(self._rows(portion)):
                 with self.unread.leaving_out(MEASUREMENTS, id) as name:
                     if whole != DROPPED:
                         asked |= {(id, figure.name): figure for figure in figures_in(unpacked(whole, name), name)}
@@ -309,7 +312,7 @@ class History:
 
     def _test_of(self, id: object) -> str:
         """Name the test and session of a measurement that can't be read."""
-        row = next(self._rows(queries.test_of(id)), None)
+        row = next(self._rows(select(MEASUREMENTS.c.test, MEASUREMENTS.c.session).where(MEASUREMENTS.c.id == id)), None)
         return f"{shortened(row.test)} in session {shortened(row.session)}" if row else ""
 
     def _add(
