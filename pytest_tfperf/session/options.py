@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import os
 from argparse import Namespace
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import permutations
 from pathlib import Path
@@ -25,6 +26,7 @@ from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.core.settings import MAX_SECONDS, OF_THE_SPINE, TOLD, Settings, Update
 from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
 from pytest_tfperf.features import settings_of_features
+from pytest_tfperf.lines import printable
 from pytest_tfperf.session.rerun_options import rerun_command
 from pytest_tfperf.workers import catalogue
 
@@ -235,3 +237,35 @@ def _refuse_missing_baselines(given: RawSetting, folder: Path) -> None:
             f"{given}: there is no folder {folder}",
             next_step=f"Name the folder of your baselines, or record them there with {recording_option()}",
         )
+
+
+# Usage errors
+
+
+def hide_in_errors_of(parser: pytest.Parser) -> None:
+    """Show no password in pytest's own errors of the command line, which repeat an unknown option with its value."""
+    options: Any = getattr(parser, "optparser", None)  # pytest has no public name
+    if error := getattr(options, "error", None):
+
+        def hidden(message: str) -> None:
+            error(printable(message))
+
+        options.error = hidden
+
+
+@contextmanager
+def as_usage_error() -> Iterator[None]:
+    """Turn a fault before the first test into pytest's usage error, exit status 4."""
+    try:
+        yield
+    except TfperfError as error:
+        raise pytest.UsageError(printable(str(error))) from None
+
+
+@contextmanager
+def without_passwords_in() -> Iterator[None]:
+    """Show no password in pytest's own errors before the first test, which repeat a path that does not exist."""
+    try:
+        yield
+    except pytest.UsageError as error:
+        raise pytest.UsageError(*(printable(str(line)) for line in error.args)) from None
