@@ -274,7 +274,9 @@ def _start(history: History, machine: str, tests: list[str], rows: list[Any]) ->
 
     assert history.database.path is not None
     selection = Selection([SelectedTest(id=test, cpu=True, gpu=True) for test in tests])
-    session = Session(settings=Settings(dir=history.database.path.parent, machine=machine), selection=selection)
+    session = Session(
+        settings=Settings(values={"dir": history.database.path.parent, "machine": machine}), selection=selection
+    )
     topology: Any = SimpleNamespace(machine=machine, gpus=[SimpleNamespace(name="Tesla P100-SXM2-16GB")])
     session.history.prepare()
     parts: dict[str, Callable[[], object]] = {
@@ -319,7 +321,7 @@ def end_of_a_session(folder: Path) -> None:
     from pytest_tfperf.features.retention.plugin import session_ended
 
     record: Any = SimpleNamespace(keeps_history=True, results=[1])
-    print(session_ended(Session(settings=Settings(dir=folder)), record), file=sys.stderr)
+    print(session_ended(Session(settings=Settings(values={"dir": folder})), record), file=sys.stderr)
 
 
 def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -141,12 +142,34 @@ class FailsHereOnly(UserCodeFailed):
     """Side b of a comparison failed twice and side a runs: the test fails, as for a regression."""
 
 
+class Lack(StrEnum):
+    """The reasons why the other side of a comparison has nothing to compare with; the values are their words."""
+
+    FOLDER = "NEW: {side} has no folder {what}"
+    FILE = "NEW: {side} has no {what}"
+    FUNCTION = "NEW: {what}"
+    OWN_CODE = (
+        "nothing of this repository is in it, so both sides would be the same. Give it a model, pipeline or program of "
+        "your own"
+    )
+    RUNNING_CODE = "{what}"
+    """Its own code fails; whether this side's does is not known yet."""
+
+
 class NotCompared(TfperfError):
-    """The other side of a comparison can't run this test, so this side is measured alone; says why."""
+    """The other side of a comparison can't run this test, so this side is measured alone.
 
+    Args:
+        lack: the reason.
+        output: the end of its output, where its code fails.
+        what: what it lacks, or how its code fails.
+        side: its name.
+        brief: as in a `TfperfError`.
+    """
 
-class FailsThere(NotCompared):
-    """The other side's own code can't run; whether this side's can is not known yet."""
+    def __init__(self, lack: Lack, *output: Line, what: object = "", side: str = "", brief: str = "") -> None:
+        TfperfError.__init__(self, lack.format(side=side, what=what), *output, brief=brief)
+        self.lack = lack
 
 
 class Failure(AssertionError):

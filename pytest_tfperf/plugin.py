@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors
+from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal
 from pytest_tfperf.session.owners import keep_owned
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.selecting import (
@@ -41,8 +41,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Add the `tfperf` group."""
     options.add_options(parser)
     config: Any = pluginmanager.get_plugin("pytestconfig")
-    usage_errors.hide_in_errors_of(parser)
-    with usage_errors.as_usage_error():
+    options.hide_in_errors_of(parser)
+    with options.as_usage_error():
         options.refuse_unknown_update(config.invocation_params.args)
 
 
@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read the settings; refuse at once what would otherwise fail after the measuring."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
-    with usage_errors.as_usage_error():
+    with options.as_usage_error():
         config.add_cleanup(catalogue.forget())
         _register_names(config)
         state = config.stash[SESSION] = SessionState(options.read_settings(config))
@@ -72,7 +72,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Generator[None]:
     """Leave `--update-baselines` to a conftest.py that has an option of that name."""
-    with usage_errors.as_usage_error():
+    with options.as_usage_error():
         yield
         options.take_short_option(parser, args)
 
@@ -80,7 +80,7 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Gen
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int, int]:
     """Show no password of a URL that was given in the place of a path; let features know the final exit status."""
-    with usage_errors.without_passwords_in():
+    with options.without_passwords_in():
         return running.exited(config, (yield))
 
 
@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         benchmarks.request_fixture(item)
     yield
     if state.settings.owner:
-        with usage_errors.as_usage_error():
+        with options.as_usage_error():
             keep_owned(config, items, state.owners, state.settings.owner)
     keep_failed(config, items, state)
     for item in filter(selected, items):
@@ -110,7 +110,7 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Remember the selected throughput tests. This hook runs when even `--lf` has deselected its tests."""
     state = session.config.stash[SESSION]
-    with usage_errors.as_usage_error():
+    with options.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
         if running.can_measure():
             state.selection.replace(selected_tests(session.items, state.settings.input_pipeline, state.owners.of))
@@ -119,7 +119,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     running.end_in_order_on_sigterm(session.config)
     terminal.connect_progress_line(session.config, state)
     if not running.is_xdist_worker(session.config):
-        with usage_errors.as_usage_error(), terminal.progress_by_the_clock(state):
+        with options.as_usage_error(), terminal.progress_by_the_clock(state):
             state.check_stores()
 
 

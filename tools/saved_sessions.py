@@ -68,6 +68,8 @@ version = 1
 [[acknowledged]]
 machine = "box"
 test = "test_it.py::test_even"
+workload = "nets:even-b4-replicated-device"
+topology = "1x1"
 figure = "throughput"
 until = {until}
 why = "bug 123"

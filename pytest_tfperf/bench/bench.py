@@ -131,36 +131,45 @@ class Bench:
         verdicts = self._verdicts(task, taken)
         wants = combined(verdict.wants for verdict in verdicts)
         if wants == NOTHING:
-            return self._judged(task, taken)
+            return self._judged(task, taken, verdicts)
         # A figure with a row or a limit can fail the test, whatever its throughput is judged against.
         can_fail = task.target.if_slower is Consequence.FAILS or any(not verdict.is_decided for verdict in verdicts[1:])
         can_fail = can_fail and not all(verdict.is_decided or verdict.outcome in _WELL for verdict in verdicts)
         if can_fail:
             machine.suspect(task)
-        disturbed = [run for run in taken.runs if run.disturbance is not None]
-        may_pair = wants.what is Want.PAIRS
-        if may_pair and (taken.pairs or not disturbed) and self._take_pair(task, taken, machine):
-            return self._judged(task, taken)
-        # Take a fresh run: rule 2 wants one, the first run was disturbed, or the reference environment fails.
+        was_disturbed = any(run.disturbance is not None for run in taken.runs)
+        step = Want.RUNS if was_disturbed and not taken.pairs else wants.what
+        failed: InvalidMeasurement | None = None
+        while step is not Want.NOTHING:
+            if step is Want.PAIRS and self._take_pair(task, taken, machine):
+                step = Want.NOTHING
+            elif failed is None:
+                failed = self._take_run(task, taken, machine, tries=None if can_fail else 1)
+                # A machine that stays busy is as busy for both sides of a pair.
+                may_pair = wants.what is Want.PAIRS and machine.has_reference_environment(task)
+                step = Want.NOTHING if failed is None else Want.PAIRS if may_pair else Want.RUNS
+            elif can_fail:
+                raise failed
+            else:  # a slowdown against earlier sessions that can't be confirmed on a busy machine is no error
+                return self._measurement(task, taken, tuple(map(_in_doubt, verdicts)))
+        return self._judged(task, taken)
+
+    def _take_run(
+        self, task: Task, taken: _RunsSoFar, machine: MachineSession, *, tries: int | None
+    ) -> InvalidMeasurement | None:
+        """Add a fresh run in place of disturbed ones; return the error if each of the tries was disturbed, too."""
         if task.call in machine.reference_failures:
             taken.discarded_pairs += taken.pairs
             taken.pairs = []
-        taken.runs = [run for run in taken.runs if run.disturbance is None]
-        taken.discarded += disturbed
+        before = list(taken.discarded)
+        taken.discarded += [run for run in taken.runs if run.disturbance is not None]
         try:
-            tries = None if can_fail else 1
-            taken.runs.append(self._good_run(task, OwnRun.CONFIRMATION, taken, tries))
+            run = self._good_run(task, OwnRun.CONFIRMATION, taken, tries)
         except InvalidMeasurement as error:
-            taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
-            # A machine that stays busy is as busy for both sides of a pair.
-            if may_pair and machine.has_reference_environment(task) and self._take_pair(task, taken, machine):
-                return self._judged(task, taken)
-            if tries is None:
-                raise
-            # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
-            verdicts = tuple(map(_in_doubt, verdicts))
-            return replace(self._measurement(task, taken), verdicts=verdicts, document=task.target.document)
-        return self._judged(task, taken)
+            taken.discarded = [*before, *error.runs]
+            return error
+        taken.runs = [*(run for run in taken.runs if run.disturbance is None), run]
+        return None
 
     def _verdicts(self, task: Task, taken: _RunsSoFar) -> tuple[Verdict, ...]:
         """Return the verdicts on the throughput and the figures, from the runs and pairs so far."""
@@ -168,11 +177,10 @@ class Bench:
         evidence = machine.evidence(task, taken.runs, taken.pairs)
         return judged(task, taken.runs, taken.pairs, evidence, machine.figure_rows)
 
-    def _judged(self, task: Task, taken: _RunsSoFar) -> Measurement:
-        result = self._measurement(task, taken)
-        verdicts = self._verdicts(task, taken)
-        verdict = verdicts[0]
-        result = replace(result, verdicts=verdicts, document=task.target.document)
+    def _judged(self, task: Task, taken: _RunsSoFar, verdicts: Sequence[Verdict] = ()) -> Measurement:
+        """Return the measurement with its verdicts, judged now where they are not given."""
+        result = self._measurement(task, taken, tuple(verdicts) or self._verdicts(task, taken))
+        verdict = result.verdicts[0]
         if result.is_decided and verdict.outcome is Outcome.REGRESSED:
             rate = self._engine.rate_on_device_data(task.side, task.plan, taken.runs)
             broken_down = breakdown(taken.runs, result.throughput.examples_per_sec, task.workload, rate)
@@ -222,7 +230,8 @@ class Bench:
         taken.pairs.append(pair)
         return True
 
-    def _measurement(self, task: Task, taken: _RunsSoFar) -> Measurement:
+    def _measurement(self, task: Task, taken: _RunsSoFar, verdicts: tuple[Verdict, ...] = ()) -> Measurement:
+        """Return the measurement with these verdicts; without any, its values are not judged."""
         topology, throughput = task.topology, summarise(taken.runs)
         return Measurement(
             test=task.test,
@@ -233,7 +242,8 @@ class Bench:
             devices=topology.describe(),
             runs=tuple(taken.runs),
             throughput=throughput,
-            verdicts=unjudged(task, taken.runs, throughput),
+            verdicts=verdicts or unjudged(task, taken.runs, throughput),
+            document=task.target.document if verdicts else None,
             discarded=tuple(taken.discarded),
             pairs=tuple(taken.pairs),
             discarded_pairs=tuple(taken.discarded_pairs),

@@ -22,8 +22,8 @@ from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict
 from pytest_tfperf.errors import (
     DeviceFailed,
     FailsHereOnly,
-    FailsThere,
     FunctionMissing,
+    Lack,
     MeasurementError,
     NotCompared,
     TfperfError,
@@ -112,7 +112,7 @@ class OtherSide:
             TfperfError: both sides would be the same.
         """
         if test in self.lacking:
-            raise NotCompared(f"NEW: {self.a.title} has no folder {self.lacking[test]}/")
+            raise NotCompared(Lack.FOLDER, what=f"{self.lacking[test]}/", side=self.a.title)
         if self.a.checkout == self.b.checkout and isinstance(subject, Command) and not subject.runs_this_python:
             raise TfperfError(
                 f"{subject.id}: {subject.words[0]} runs with the same packages on both sides: {self.a.title} (a) and "
@@ -284,9 +284,9 @@ def _take_pairs(source: PairSource, plan: Plan, terms: Terms, *, is_of_commits: 
 def _lacking(error: UserCodeFailed) -> NotCompared:
     """Return why side a can't be compared: it has no such function yet, or its function can't run."""
     if isinstance(error, FunctionMissing):
-        return NotCompared(f"NEW: {error.brief}")
+        return NotCompared(Lack.FUNCTION, what=error.brief)
     output = (line for line in error.below if isinstance(line, Line) and not line.label)
-    return FailsThere(error.fact, *output, brief=error.brief)
+    return NotCompared(Lack.RUNNING_CODE, *output, what=error.fact, brief=error.brief)
 
 
 def _is_over(verdicts: Sequence[Verdict]) -> bool:

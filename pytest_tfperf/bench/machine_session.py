@@ -142,28 +142,23 @@ class MachineSession:
         drift, baseline = self.drift, task.target.baseline
         of_rows = len(self._first_changes) if self._all_ran_once else self._tests
         judged = self._unrecorded if task.target.against is Against.EARLIER_SESSIONS else of_rows
+        has_reference = self.has_reference_environment(task)
+        others = [change for call, change in self._first_changes.items() if call != task.call]
         return Evidence(
             throughput=summarise(runs),
             pairs=tuple(pairs),
             target=task.target,
             tolerance=task.tolerance,
             drift=drift,
-            others=self._change_of_others(task),
+            others=change_of_others(others),
             variance=self._variance(of_rows),
             past=() if baseline is None else self._past.get(baseline.key, ()),
             tests=max(1, judged),
             suspects=max(1, len(self.suspects)),
-            has_reference_environment=self.has_reference_environment(task),
-            is_drift_to_come=self._is_drift_to_come(task),
+            has_reference_environment=has_reference,
+            # Tests are still to run that show a drift which this test shares.
+            is_drift_to_come=not self._all_ran_once and self._tests >= (MIN_OTHERS + 1 if has_reference else MIN_TESTS),
         )
-
-    def _is_drift_to_come(self, task: Task) -> bool:
-        """Whether tests are still to run that show a drift which this test shares."""
-        enough = MIN_OTHERS + 1 if self.has_reference_environment(task) else MIN_TESTS
-        return not self._all_ran_once and self._tests >= enough
-
-    def _change_of_others(self, task: Task) -> float | None:
-        return change_of_others([change for call, change in self._first_changes.items() if call != task.call])
 
     def _variance(self, tests: int) -> SessionVariance:
         """Return a test's variance between sessions; more where too few tests show a common drift to take out."""

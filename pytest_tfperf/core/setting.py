@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened, without_passwords
+
+if TYPE_CHECKING:
+    from pytest_tfperf.core.settings import Settings
 
 T = TypeVar("T")
 
@@ -26,6 +29,8 @@ DEFAULT: Final = "none"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting(Generic[T]):
     """A setting: an option, an environment variable `TFPERF_NAME` or an ini value `tfperf_NAME`.
+
+    Those of the spine are attributes of `Settings`, those of a feature are listed in its `FEATURE`.
 
     Args:
         name: in Python's spelling, as in "fail_on_drift".
@@ -51,6 +56,14 @@ class Setting(Generic[T]):
     is_secret: bool = False
     is_output: bool = False
     excludes: Mapping[str, str] = field(default_factory=dict)
+
+    @overload
+    def __get__(self, settings: None, owner: object) -> Self: ...
+    @overload
+    def __get__(self, settings: Settings, owner: object) -> T: ...
+    def __get__(self, settings: Settings | None, owner: object) -> Any:
+        """The value in a session, where the setting is an attribute of `Settings`."""
+        return self if settings is None else settings.of(self)
 
     @property
     def spelled(self) -> str:

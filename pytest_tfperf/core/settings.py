@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.rerun_command import RerunCommand
@@ -57,21 +57,11 @@ def _worker(text: str) -> WorkerStart:
     return WorkerStart(text)
 
 
-def _option(default: Any, parser: Any, help: str, metavar: str | None = None, **more: Any) -> Any:
-    """Declare a setting that is an option, an ini value and an environment variable."""
-    return field(default=default, metadata={"parse": parser, "help": help, "metavar": metavar, **more})
-
-
-def _ini(default: Any, parser: Any, help: str, **more: Any) -> Any:
-    """Declare a setting that few people change: an ini value and an environment variable."""
-    return _option(default, parser, help, is_option=False, **more)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The values of all settings, each of which has a help text. A feature's own settings are read with `of`.
+    """The values of all settings in a session: those of the spine by their names, those of features with `of`.
 
-    Attributes:
+    Args:
         root: pytest's rootdir.
         collects_only: whether pytest runs no test.
         writes_junit: whether pytest writes JUnit XML.
@@ -79,7 +69,7 @@ class Settings:
         update_baselines: the tests whose baselines are recorded; None for no tests.
         slowed: the tests that `inject_slowdown` slows down; () for all.
         bisect_step: the file of a step of `tfperf bisect`, in a session that it started.
-        of_features: the given values of features' settings, by name.
+        values: the values that differ from their defaults, by the names of their settings.
     """
 
     root: Path = Path()
@@ -89,88 +79,158 @@ class Settings:
     update_baselines: Update | None = None
     slowed: tuple[str, ...] = ()
     bisect_step: Path | None = None
-    of_features: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
-    baselines: Path = _option(
-        Path("baselines"), parse.folder, "folder of the baselines, one CSV for each machine", "DIR"
+    baselines: ClassVar[Setting[Path]] = Setting(
+        name="baselines",
+        default=Path("baselines"),
+        parse=parse.folder,
+        help="folder of the baselines, one CSV for each machine",
+        metavar="DIR",
     )
-    dir: Path = _option(
-        Path(".tfperf"), parse.folder, "folder of the history, the workers' logs and the reference environments", "DIR"
+    dir: ClassVar[Setting[Path]] = Setting(
+        name="dir",
+        default=Path(".tfperf"),
+        parse=parse.folder,
+        help="folder of the history, the workers' logs and the reference environments",
+        metavar="DIR",
     )
-    machine: str = _option(
-        "", parse.machine, "name of this machine's baselines, in place of the name made from its hardware", "NAME"
+    machine: ClassVar[Setting[str]] = Setting(
+        name="machine",
+        default="",
+        parse=parse.machine,
+        help="name of this machine's baselines, in place of the name made from its hardware",
+        metavar="NAME",
     )
-    tolerance: float = _option(
-        DEFAULT_TOLERANCE,
-        parse.tolerance,
-        "accepted change in throughput where neither test nor baseline gives one",
-        "FRACTION",
+    tolerance: ClassVar[Setting[float]] = Setting(
+        name="tolerance",
+        default=DEFAULT_TOLERANCE,
+        parse=parse.tolerance,
+        help="accepted change in throughput where neither test nor baseline gives one",
+        metavar="FRACTION",
     )
-    input_pipeline: str = _option(
-        "device", str, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"
+    input_pipeline: ClassVar[Setting[str]] = Setting(
+        name="input_pipeline",
+        default="device",
+        parse=str,
+        help="value of the input_pipeline fixture in tests that don't parametrise it",
+        metavar="NAME",
     )
-    data_dir: Path | None = _option(
-        None, parse.folder, "folder of the TFRecords that the pipelines imagenet and tokens read", "DIR"
+    data_dir: ClassVar[Setting[Path | None]] = Setting(
+        name="data_dir",
+        default=None,
+        parse=parse.folder,
+        help="folder of the TFRecords that the pipelines imagenet and tokens read",
+        metavar="DIR",
     )
-    owner: str = _option("", str, "run only the tests of this owner", "NAME", of_one_session=True)
-    require_baseline: bool = _option(
-        False,
-        parse.flag,
-        "the nightly gate: fail a test without a baseline, exit with 6 if nothing was measured",
+    owner: ClassVar[Setting[str]] = Setting(
+        name="owner",
+        default="",
+        parse=str,
+        help="run only the tests of this owner",
+        metavar="NAME",
         of_one_session=True,
     )
-    strict: bool = _option(
-        False, parse.flag, "fail INCONCLUSIVE tests too; TOO_NOISY ones are errors", of_one_session=True
+    require_baseline: ClassVar[Setting[bool]] = Setting(
+        name="require_baseline",
+        default=False,
+        parse=parse.flag,
+        help="the nightly gate: fail a test without a baseline, exit with 6 if nothing was measured",
+        of_one_session=True,
     )
-    smoke: bool = _option(
-        False,
-        parse.flag,
-        "run one window of each test and judge nothing, to see whether all tests start",
+    strict: ClassVar[Setting[bool]] = Setting(
+        name="strict",
+        default=False,
+        parse=parse.flag,
+        help="fail INCONCLUSIVE tests too; TOO_NOISY ones are errors",
+        of_one_session=True,
+    )
+    smoke: ClassVar[Setting[bool]] = Setting(
+        name="smoke",
+        default=False,
+        parse=parse.flag,
+        help="run one window of each test and judge nothing, to see whether all tests start",
         of_one_session=True,
         excludes={
             "update_baselines": "one window is no baseline",
             "require_baseline": "a smoke run judges nothing",
         },
     )
-    worker: WorkerStart = _option(
-        WorkerStart.FORK, _worker, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
+    worker: ClassVar[Setting[WorkerStart]] = Setting(
+        name="worker",
+        default=WorkerStart.FORK,
+        parse=_worker,
+        help="start workers from a fork server, or as fresh interpreters",
+        metavar="fork|fresh",
     )
-    split_gpu: bool = _ini(
-        False, parse.flag, "split one GPU into as many logical GPUs as a test takes, to try multi-GPU code"
+    split_gpu: ClassVar[Setting[bool]] = Setting(
+        name="split_gpu",
+        default=False,
+        parse=parse.flag,
+        help="split one GPU into as many logical GPUs as a test takes, to try multi-GPU code",
+        is_option=False,
     )
-    inject_slowdown: float = _option(
-        0.0,
-        parse.fraction,
-        "make workers lose this part of their throughput on purpose, to see the gate fail",
-        "FRACTION",
+    inject_slowdown: ClassVar[Setting[float]] = Setting(
+        name="inject_slowdown",
+        default=0.0,
+        parse=parse.fraction,
+        help="make workers lose this part of their throughput on purpose, to see the gate fail",
+        metavar="FRACTION",
         of_one_session=True,
         excludes={"update_baselines": "the slowdown would become the baseline"},
     )
 
-    owners: tuple[tuple[str, str], ...] = _ini(
-        (),
-        parse.owners,
-        "owners of tests: a pattern of node ids and an owner in each line, the last that matches; else CODEOWNERS says",
+    owners: ClassVar[Setting[tuple[tuple[str, str], ...]]] = Setting(
+        name="owners",
+        default=(),
+        parse=parse.owners,
+        help="owners of tests: a pattern of node ids and an owner in each line, the last that matches; else CODEOWNERS "
+        "says",
+        is_option=False,
     )
-    steps: int = _ini(100, parse.count(1), "the most steps that a run times, in tests that set no steps")
-    warmup_steps: int = _ini(
-        10, parse.count(0), "the least steps that run untimed first, in tests that set no warmup_steps"
+    steps: ClassVar[Setting[int]] = Setting(
+        name="steps",
+        default=100,
+        parse=parse.count(1),
+        help="the most steps that a run times, in tests that set no steps",
+        is_option=False,
     )
-    max_time: float | None = _ini(
-        None,
-        parse.seconds_or_inf,
-        "the most seconds that a run is timed; by default 30 in tests that set no steps; inf for no limit",
+    warmup_steps: ClassVar[Setting[int]] = Setting(
+        name="warmup_steps",
+        default=10,
+        parse=parse.count(0),
+        help="the least steps that run untimed first, in tests that set no warmup_steps",
+        is_option=False,
+    )
+    max_time: ClassVar[Setting[float | None]] = Setting(
+        name="max_time",
+        default=None,
+        parse=parse.seconds_or_inf,
+        help="the most seconds that a run is timed; by default 30 in tests that set no steps; inf for no limit",
         of_one_session=True,
+        is_option=False,
     )
-    timeout: float = _ini(600.0, parse.seconds, "seconds of silence after which a worker is killed as hung")
-    busy: float = _ini(
-        0.25,
-        parse.share,
-        "CPU share of other processes, or of other virtual machines, above which a run is disturbed; 1 accepts any "
-        "share, and swapping",
+    timeout: ClassVar[Setting[float]] = Setting(
+        name="timeout",
+        default=600.0,
+        parse=parse.seconds,
+        help="seconds of silence after which a worker is killed as hung",
+        is_option=False,
     )
-    gpu_warmup: int = _ini(
-        90, parse.count(0), "the longest that GPUs are warmed up before their first timed run, in seconds; 0 not at all"
+    busy: ClassVar[Setting[float]] = Setting(
+        name="busy",
+        default=0.25,
+        parse=parse.share,
+        help="CPU share of other processes, or of other virtual machines, above which a run is disturbed; 1 accepts "
+        "any share, and swapping",
+        is_option=False,
+    )
+    gpu_warmup: ClassVar[Setting[int]] = Setting(
+        name="gpu_warmup",
+        default=90,
+        parse=parse.count(0),
+        help="the longest that GPUs are warmed up before their first timed run, in seconds; 0 not at all",
+        is_option=False,
     )
 
     def plan(
@@ -197,8 +257,8 @@ class Settings:
         )
 
     def of(self, setting: Setting[T]) -> T:
-        """Return the value of a feature's setting."""
-        value: T = self.of_features.get(setting.name, setting.default)
+        """Return the value of a setting."""
+        value: T = self.values.get(setting.name, setting.default)
         return value
 
     def slowdown_of(self, test: str) -> float:
@@ -220,6 +280,6 @@ class Settings:
 
 
 OF_THE_SPINE: Final[tuple[Setting[Any], ...]] = tuple(
-    Setting(name=each.name, default=each.default, **each.metadata) for each in fields(Settings) if each.metadata
+    setting for setting in vars(Settings).values() if isinstance(setting, Setting)
 )
 """The settings that belong to no feature."""

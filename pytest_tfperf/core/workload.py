@@ -271,8 +271,9 @@ class Workload:
                 f"{id[:80]!r} is not a workload id, which reads model-bBATCH-"
                 "VARIABLE_UPDATE-INPUT_PIPELINE, then what is not the default, as in 'resnet50-b64-replicated-device'"
             )
-        choices |= {name: value for name, value in match.groupdict().items() if value is not None}
-        choices |= {name: int(choices[name]) for name in ("batch_size", "num_packs") if name in choices}
+        for name, value in match.groupdict().items():
+            if value is not None:
+                choices[name] = int(value) if name in ("batch_size", "num_packs") else value
         workload = cls(**choices)
         if workload.id != id:  # "copy" spelt out, or words in another order: one workload would have two rows
             raise WorkloadError(f"{id!r} is not the canonical id of this workload: write {workload.id!r}")
@@ -352,13 +353,12 @@ def _require_name(field: str, value: Any) -> None:
             f"{field}={value!r} is not a name: names have lower-case letters, digits and '-', as "
             f"{'resnet50' if field == 'model' else 'device'!r}; or give 'package.module:function'"
         )
-    taken = [word for word in value.split("-") if _RESERVED.fullmatch(word)]
-    if field == "input_pipeline" and taken:
+    if field == "input_pipeline" and (taken := next(filter(_RESERVED.fullmatch, value.split("-")), None)):
         raise WorkloadError(
-            f"input_pipeline={value!r}: {taken[0]!r} has another meaning in a workload's id: "
+            f"input_pipeline={value!r}: {taken!r} has another meaning in a workload's id: "
             "give the pipeline a name without it"
         )
-    if field == "model" and any(re.fullmatch(r"b[0-9]+", word) for word in value.split("-")[1:]):
+    if field == "model" and re.search(r"-b[0-9]+(?:-|\Z)", value):
         raise WorkloadError(
             f"model={value!r}: a word like 'b64' means the batch size in a workload's id: "
             "give the model a name without it"

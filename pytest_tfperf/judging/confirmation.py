@@ -6,6 +6,7 @@ import math
 from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Want, Wants
@@ -19,8 +20,62 @@ RUN_STAGES = (1, 3, 8)
 _FELT = 0.2
 """The standard deviation of the share of a common drift that a test feels more or less than the others."""
 
-AGREEMENT, _DOUBT = 7 / 8, 6 / 8
+_AGREEMENT, _DOUBT = 7 / 8, 6 / 8
 """The shares of runs that must show half of the threshold for a failure and a doubt: a few slow runs fail no test."""
+
+
+class Decider(Protocol):
+    """What confirms or clears a suspected loss: fresh runs (`Confirmation`), or pairs (`PairsTest`)."""
+
+    counts_shown: ClassVar[tuple[int, ...]]
+    """The numbers of runs or pairs whose power a verdict shows."""
+
+    @property
+    def changes(self) -> Sequence[float]:
+        """The changes of the runs or pairs so far, on the figure's scale, negative for the worse."""
+
+    @property
+    def accepted(self) -> float:
+        """The accepted loss."""
+
+    @property
+    def tests(self) -> int:
+        """The number of verdicts that share the false alarms."""
+
+    @property
+    def middle(self) -> float:
+        """The change that decides."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % confidence interval of this change."""
+
+    @property
+    def most(self) -> int:
+        """The number of runs or pairs that decides at the latest."""
+
+    @property
+    def last(self) -> int:
+        """As `most`, or the number of runs or pairs so far if that is more."""
+
+    @property
+    def hidden_by_noise(self) -> float:
+        """The largest loss that the last run or pair may let pass."""
+
+    def decided(self) -> tuple[Outcome, Reason, Wants]:
+        """Return the outcome so far, the reason, and the further runs or pairs wanted."""
+
+    def threshold_in(self, count: int) -> float:
+        """Return the loss from which this many runs or pairs fail the test."""
+
+    def detectable(self, count: int) -> float:
+        """Return the loss that this many runs or pairs detect with 97 % power at least."""
+
+    def enough(self, most: int) -> int | None:
+        """Return the least count, up to `most`, at which this loss fails; None if none does, or it is accepted."""
+
+    def steps(self, threshold: float) -> dict[str, Any]:
+        """Return the fields of a `Decision` that only runs, or only pairs, have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +98,8 @@ class Confirmation:
         tests: the number of tests that share the session's false alarms.
         warns_only: the slowdown can't fail the test, so only a slowdown beyond the threshold is worth further runs.
     """
+
+    counts_shown: ClassVar[tuple[int, ...]] = (1, 3, 5, 8)
 
     changes: tuple[float, ...]
     stages: tuple[int, ...]
@@ -78,24 +135,20 @@ class Confirmation:
             return self.middle < -self.suspicion(len(self.changes))
         return min(self.changes) < -self.suspicion(1)
 
-    @property
-    def is_cleared(self) -> bool:
-        """Whether the runs have reached a stage and do not show the slowdown."""
-        count = len(self.changes)
-        return count in self.stages and self.middle >= -self.suspicion(count)
-
     def decided(self) -> tuple[Outcome, Reason, Wants]:
         """Return the outcome of a suspect's runs so far, the reason, and the further runs wanted."""
-        if self.is_cleared:
+        count = len(self.changes)
+        if count in self.stages and self.middle >= -self.suspicion(count):
             return Outcome.PASS, self.good_reason, NOTHING
         if self.next_stage:
             return Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(Want.RUNS, self.next_stage)
         if self.middle >= -self.accepted:
             return Outcome.PASS, Reason.WITHIN_TOLERANCE, NOTHING
-        if self.fails:
+        if self._shows(FALSE_ALARMS, _AGREEMENT):
             return Outcome.REGRESSED, Reason.CONFIRMED, NOTHING
-        outcome, level = (Outcome.INCONCLUSIVE, FALSE_ALARMS) if self.is_doubtful else (Outcome.PASS, DOUBTS)
-        disagree = self.middle < -self.threshold(level)
+        is_doubtful = self._shows(DOUBTS, _DOUBT)
+        outcome, level = (Outcome.INCONCLUSIVE, FALSE_ALARMS) if is_doubtful else (Outcome.PASS, DOUBTS)
+        disagree = self.middle < -self.threshold_in(self.last, level)
         return outcome, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE, NOTHING
 
     @property
@@ -106,47 +159,36 @@ class Confirmation:
     def suspicion(self, count: int) -> float:
         """Return the slowdown from which the middle of this many changes is suspected."""
         if self.warns_only:
-            return self.threshold(FALSE_ALARMS)
+            return self.threshold_in(self.last)
         error = math.sqrt(self.own_variance / count + self.shared_variance)
         return suspicion(self.accepted, error, self.to_be_found)
 
-    def threshold(self, false_alarms: float) -> float:
-        """Return the tolerance or, if larger, the slowdown that noise exceeds in a share `false_alarms` of sessions."""
-        return self._threshold(self.last, false_alarms)
-
-    def threshold_in(self, count: int) -> float:
-        """Return the threshold of this many runs."""
-        return self._threshold(count, FALSE_ALARMS)
-
-    def _threshold(self, count: int, false_alarms: float) -> float:
+    def threshold_in(self, count: int, false_alarms: float = FALSE_ALARMS) -> float:
+        """Return the tolerance or, if larger, the slowdown of this many runs that noise exceeds in so many sessions."""
         share = false_alarms / max(self.tests, 1)
         of_runs = self.own_variance_today / count + self.shared_variance
         squares = quantile(self.degrees_of_freedom, share) ** 2 * of_runs
         squares += quantile(self.degrees_of_sessions, share) ** 2 * self.most_session_variance
         return max(self.accepted, math.sqrt(squares))
 
-    @property
-    def fails(self) -> bool:
-        """Whether noise is no likely cause of the slowdown, and nearly all changes show it."""
-        return self._shows(FALSE_ALARMS, AGREEMENT)
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether noise is an unlikely cause of the slowdown, and most changes show it."""
-        return self._shows(DOUBTS, _DOUBT)
-
     def _shows(self, false_alarms: float, agreement: float) -> bool:
-        """Whether the middle is beyond the threshold, and enough changes are beyond half of it."""
-        threshold = self.threshold(false_alarms)
-        return self.middle < -threshold and self.showing(threshold) >= self.needed(agreement)
+        """Whether the middle is beyond the threshold, and this share of the changes is beyond half of it."""
+        threshold = self.threshold_in(self.last, false_alarms)
+        return self.middle < -threshold and self._showing(threshold) >= math.ceil(agreement * len(self.changes))
 
-    def showing(self, threshold: float) -> int:
+    def _showing(self, threshold: float) -> int:
         """Return how many changes show at least half of the threshold."""
         return sum(change < -threshold / 2 for change in self.changes)
 
-    def needed(self, agreement: float) -> int:
-        """Return the number of changes that make up this share."""
-        return math.ceil(agreement * len(self.changes))
+    def steps(self, threshold: float) -> dict[str, Any]:
+        """Return the fields of a `Decision` that only runs have."""
+        return {"showing": self._showing(threshold), "showing_needed": math.ceil(_AGREEMENT * len(self.changes))}
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % confidence interval of the middle."""
+        half = quantile(self.degrees_of_freedom, 0.025) * self.error(len(self.changes))
+        return self.middle - half, self.middle + half
 
     def enough(self, most: int) -> int | None:
         """Return the least count, up to `most`, for which this slowdown exceeds the threshold; None if none does."""

@@ -195,14 +195,16 @@ class Evidence:
     def changes_of_pairs(self) -> Sequence[float]:
         """The changes from the reference environment (or side a) to the current one (or b), on the figure's scale."""
         if self.values is None:
-            return [pair.log_ratio - self.expected_ratio for pair in self.pairs]
+            return [pair.log_ratio + self.offset_of_pairs for pair in self.pairs]
         return [b - a for a, b in self.values_of_pairs]
 
     @property
-    def expected_ratio(self) -> float:
-        """The logarithm of the ratio b / a that is expected; with a required ratio, above that by the tolerance."""
+    def offset_of_pairs(self) -> float:
+        """Added to the pairs' log ratios, so that 0 is as expected: the required ratio and the tolerance."""
         least = self.terms.at_least
-        return 0.0 if least is None or self.values is not None else math.log(least) + accepted_slowdown(self.tolerance)
+        if least is None or self.values is not None:
+            return 0.0
+        return -math.log(least) - accepted_slowdown(self.tolerance)
 
     @property
     def may_improve(self) -> bool:

@@ -33,7 +33,7 @@ from pytest_tfperf.core.verdict import (
     Wants,
 )
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.confirmation import AGREEMENT, RUN_STAGES, Confirmation, by_runs
+from pytest_tfperf.judging.confirmation import RUN_STAGES, Confirmation, Decider, by_runs
 from pytest_tfperf.judging.evidence import NO_RISE, Evidence
 from pytest_tfperf.judging.noise import (
     DETECTION,
@@ -45,13 +45,12 @@ from pytest_tfperf.judging.noise import (
     screen_error,
     suspicion,
 )
-from pytest_tfperf.judging.pairs import MOST_PAIRS, PAIRS_THAT_TELL, PairsTest, Scatter
+from pytest_tfperf.judging.pairs import Scatter
 from pytest_tfperf.judging.session_variance import LearntBaseline, learnt_baseline
 from pytest_tfperf.judging.sides import judge_sides
 from pytest_tfperf.judging.target import MOST_RUNS, Target
 from pytest_tfperf.judging.validity import invalid, unusable
 
-_RUNS_SHOWN, _PAIRS_SHOWN = (1, 3, 5, 8), (PAIRS_THAT_TELL, 10, MOST_PAIRS)
 _AS_RECORDED = 0.8  # of the threshold: one that was this low when its row was recorded has widened since
 _WIDEST = -math.log1p(-0.1)  # the threshold up to which what sessions taught may widen it and a test still pass
 _UNSURE = 2.0  # standard errors of a run's own windows: a run that is good even if slower by so much stops early
@@ -192,7 +191,7 @@ class _Case:
     sign: int
     learnt: LearntBaseline
     by_runs: Confirmation
-    confirmation: Confirmation | PairsTest
+    confirmation: Decider
     is_shared: bool
 
     @classmethod
@@ -270,7 +269,7 @@ class _Case:
 
         None where it was no lower than now, or pairs decide, which need no history.
         """
-        if isinstance(self.confirmation, PairsTest) or not self.evidence.scale.is_logarithm:
+        if self.evidence.has_pairs or not self.evidence.scale.is_logarithm:
             return None
         case = self.without_drift
         evidence = replace(case.evidence, past=(), variance=self.evidence.variance.assumed)
@@ -295,44 +294,24 @@ class _Case:
         first = self.by_runs.suspicion(1) + DETECTION * self.by_runs.error(1)
         return max(first, self.confirmation.detectable(count))
 
-    @property
-    def expected(self) -> float:
-        """The expected value of a run."""
-        if self.evidence.values is None:
-            return self.baseline.value * math.exp(self.drift.log + self.learnt.offset)
-        return self.evidence.scale.expected(self.baseline.value, self.drift.log, self.learnt.offset)
-
-    @property
-    def is_confirmed(self) -> bool:
-        """Whether the confirmation's runs or pairs decide, and not the first run, which raised no suspicion."""
-        return len(self.confirmation.changes) > 1 and self.by_runs.is_suspected
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % confidence interval of the change that decides, by pairs or by runs."""
-        runs, confirmation = self.by_runs, self.confirmation
-        if isinstance(confirmation, PairsTest) and self.is_confirmed:
-            ends = confirmation.interval
-        else:
-            half = quantile(self.noise.degrees_of_freedom, 0.025) * runs.error(len(runs.changes))
-            ends = runs.middle - half, runs.middle + half
-        low, high = sorted(self.evidence.scale.shown(self.sign * end) for end in ends)
-        return low, high
-
-    @property
-    def between_sessions(self) -> float:
-        """The standard deviation that sessions are expected to add, on the figure's scale."""
-        return self.evidence.scale.of_sessions(self.evidence.variance.mean, self.baseline.value)
-
     def verdict(self, outcome: Outcome, reason: Reason, wants: Wants = NOTHING) -> Verdict:
         """Return the verdict with the numbers that led to it."""
         evidence, confirmation, scale = self.evidence, self.confirmation, self.evidence.scale
         has_pairs = evidence.has_pairs and evidence.target_of_pairs is not None
         target = evidence.target_of_pairs if has_pairs else self.baseline.value
-        worst = scale.value_at(self.expected, -self.sign * self.by_runs.suspicion(1)) if scale.is_bounded else None
+        if scale.is_logarithm:
+            expected = self.baseline.value * math.exp(self.drift.log + self.learnt.offset)
+        else:
+            expected = scale.expected(self.baseline.value, self.drift.log, self.learnt.offset)
+        # Otherwise the first run has raised no suspicion, and decides.
+        is_confirmed = len(confirmation.changes) > 1 and self.by_runs.is_suspected
+        ends = confirmation.interval if is_confirmed else self.by_runs.interval
+        low, high = sorted(scale.shown(self.sign * end) for end in ends)
+        between_sessions = scale.of_sessions(evidence.variance.mean, self.baseline.value)
+        worst = scale.value_at(expected, -self.sign * self.by_runs.suspicion(1)) if scale.is_bounded else None
         has_best = self.rise <= NO_RISE if scale.is_logarithm else math.isfinite(self.rise)
         is_open = evidence.target.is_floor or not has_best
-        best = None if is_open else scale.value_at(self.expected, self.sign * self.rise)
+        best = None if is_open else scale.value_at(expected, self.sign * self.rise)
         recorded = self.threshold_recorded if scale.is_bounded else None
         smallest = scale.shown_loss(self.min_detectable(confirmation.last)) if scale.is_bounded else None
         return Verdict(
@@ -346,55 +325,52 @@ class _Case:
             baseline=self.baseline,
             is_floor=evidence.target.is_floor,
             change=scale.change(evidence.value, self.baseline.value),
-            confirmed_change=scale.shown(self.sign * confirmation.middle) if self.is_confirmed else None,
-            confirmed_from=target if self.is_confirmed else None,
-            interval=self.interval,
+            confirmed_change=scale.shown(self.sign * confirmation.middle) if is_confirmed else None,
+            confirmed_from=target if is_confirmed else None,
+            interval=(low, high),
             lower=worst if self.sign > 0 else best,
             upper=best if self.sign > 0 else worst,
             tolerance=evidence.tolerance if evidence.values is None else None,
             threshold=scale.shown_loss(self.threshold) if scale.is_bounded else None,
             threshold_recorded=None if recorded is None else scale.shown_loss(recorded),
             min_detectable_slowdown=smallest,
-            noise=replace(self.noise, between_sessions=self.between_sessions),
+            noise=replace(self.noise, between_sessions=between_sessions),
             common_drift=evidence.drift.log,
             tests=confirmation.tests,
             wants=wants,
-            decision=self.decision() if scale.is_bounded else None,
+            decision=self.decision(expected, between_sessions) if scale.is_bounded else None,
         )
 
-    def decision(self) -> Decision:
+    def decision(self, expected: float, between_sessions: float) -> Decision:
         """Return the numbers that the verdict rests on, and the power of other numbers of runs or pairs."""
         runs, confirmation, scale = self.by_runs, self.confirmation, self.evidence.scale
-        pairs, by_runs = (confirmation, None) if isinstance(confirmation, PairsTest) else (None, confirmation)
         within = mean_square(self.evidence.errors)
         return Decision(
-            expected=self.expected,
+            expected=expected,
             first_change=scale.shown(runs.changes[0]),
             suspected_from=scale.shown_loss(runs.suspicion(1)),
             changes=tuple(map(scale.shown, confirmation.changes)),
             middle=scale.shown(confirmation.middle) if confirmation.changes else None,
             accepted=scale.shown_loss(confirmation.accepted),
             threshold=scale.shown_loss(self.threshold),
-            showing=None if by_runs is None else by_runs.showing(self.threshold),
-            showing_needed=None if by_runs is None else by_runs.needed(AGREEMENT),
-            evidence=None if pairs is None else pairs.evidence,
-            evidence_needed=None if pairs is None else pairs.fails_at,
             last=confirmation.most,
             enough=confirmation.enough(MOST_COUNTED),
             deviations=StandardDeviations(
                 within_runs=None if within is None else math.sqrt(within),
                 between_runs=self.noise.between_runs,
                 of_baseline=self.noise.between_runs * math.sqrt(self.learnt.runs_variance),
-                between_sessions=self.between_sessions,
+                between_sessions=between_sessions,
             ),
-            powers=tuple(self.power(count) for count in (_PAIRS_SHOWN if pairs else _RUNS_SHOWN)),
+            powers=tuple(
+                Power(
+                    count,
+                    scale.shown_loss(confirmation.threshold_in(count)),
+                    scale.shown_loss(self.min_detectable(count)),
+                )
+                for count in confirmation.counts_shown
+            ),
+            **confirmation.steps(self.threshold),
         )
-
-    def power(self, count: int) -> Power:
-        """Return the threshold and the minimum detectable slowdown of this many runs or pairs."""
-        scale = self.evidence.scale
-        threshold = self.confirmation.threshold_in(count)
-        return Power(count, scale.shown_loss(threshold), scale.shown_loss(self.min_detectable(count)))
 
 
 def _is_shared(changes: Sequence[float], accepted: float, noise: Noise, others: float | None) -> bool:

@@ -12,6 +12,7 @@ from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, ClassVar
 
 from pytest_tfperf.core.throughput import scatter as robust_deviation
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Tolerance, Want, Wants
@@ -96,6 +97,8 @@ class PairsTest:
         tests: the number of figures and directions that share the false alarms.
         terms: how often the test may be wrong, and the number of pairs after which it ends.
     """
+
+    counts_shown: ClassVar[tuple[int, ...]] = (PAIRS_THAT_TELL, 10, MOST_PAIRS)
 
     changes: Sequence[float]
     accepted: float
@@ -188,6 +191,10 @@ class PairsTest:
     def _biased(self, scatter: Scatter) -> Scatter:
         # The bias is of the mean: more pairs make it no smaller.
         return replace(scatter, variance=scatter.variance + len(self.changes) * self.bias**2)
+
+    def steps(self, threshold: float) -> dict[str, Any]:  # noqa: ARG002  a `Decider` has it
+        """Return the fields of a `Decision` that only pairs have."""
+        return {"showing": None, "showing_needed": None, "evidence": self.evidence, "evidence_needed": self.fails_at}
 
     @property
     def interval(self) -> tuple[float, float]:

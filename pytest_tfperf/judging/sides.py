@@ -110,8 +110,8 @@ def _in_direction(evidence: Evidence, blank: Verdict, sign: int) -> Verdict:
     threshold = test.threshold_in(test.last)
     if outcome is Outcome.PASS and scale.is_blind(test.hidden_by_noise, test.accepted):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.TOO_NOISY
-    low, high = sorted(scale.shown(evidence.expected_ratio + sign * end) for end in test.interval)
-    change = scale.shown(evidence.expected_ratio + sign * test.middle)
+    low, high = sorted(scale.shown(sign * end - evidence.offset_of_pairs) for end in test.interval)
+    change = scale.shown(sign * test.middle - evidence.offset_of_pairs)
     return replace(
         blank,
         outcome=outcome,

@@ -15,7 +15,7 @@ from typing import final
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import Devices
-from pytest_tfperf.errors import NotCompared, TfperfError
+from pytest_tfperf.errors import Lack, NotCompared, TfperfError
 from pytest_tfperf.revisions.checkout import ENDS_PATH, Checkout, absolute_paths
 from pytest_tfperf.revisions.own_code import OwnCode
 from pytest_tfperf.revisions.program_sources import SourceWatch
@@ -120,7 +120,7 @@ class CheckoutLauncher:
         env = {key: self._moved(value, "", f"{name}: the variable {key}") for key, value in command.env.items()}
         relative = self._relative(folder)
         if relative is not None and not (self._checkout.folder / relative).is_dir():
-            raise NotCompared(f"NEW: {self._checkout.name} has no folder {relative}")
+            raise NotCompared(Lack.FOLDER, what=relative, side=self._checkout.name)
         return replace(command, argv=argv, env=env)
 
     def _moved(self, text: str, folder: str, what: str) -> str:
@@ -148,7 +148,7 @@ class CheckoutLauncher:
         if self._checkout.is_ignored(here):
             return before + str(here)  # data and environments, which are in no commit
         if here.exists():
-            raise NotCompared(f"NEW: {self._checkout.name} has no {relative}")
+            raise NotCompared(Lack.FILE, what=relative, side=self._checkout.name)
         return before + str(there)  # the program will write it, on each side beside that side's code
 
     def _of_environment(self, text: str, folder: str) -> str:

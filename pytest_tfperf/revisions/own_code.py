@@ -10,16 +10,12 @@ from pathlib import Path
 from typing import Final, final
 from urllib.parse import unquote, urlsplit
 
-from pytest_tfperf.errors import NotCompared, TfperfError
+from pytest_tfperf.errors import Lack, NotCompared, TfperfError
 from pytest_tfperf.revisions.checkout import Checkout, absolute_paths, is_installed
 from pytest_tfperf.revisions.git import run_git
 from pytest_tfperf.revisions.lock import direct_url
 from pytest_tfperf.revisions.program_sources import Sources
 
-_SAME: Final = (
-    "nothing of this repository is in it, so both sides would be the same. Give it a model, pipeline or program of "
-    "your own"
-)
 _METADATA: Final = (".egg-info", ".dist-info")
 _OF_PROJECT: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _SOURCE_ROOTS: Final = ("", "src")
@@ -70,7 +66,7 @@ class OwnCode:
         own = {Path(file) for module, file in modules.items() if module not in others}
         self._look_for_lacking("the worker", self._checkout.ignored(own), frozenset(own))
         if not self._may_be_same and len(others) == len(modules):
-            raise NotCompared(_SAME)
+            raise NotCompared(Lack.OWN_CODE)
 
     def require_read(
         self, command: str, sources: Sources, named: Iterable[Path], environment: Mapping[str, str]
@@ -115,7 +111,7 @@ class OwnCode:
             )
         # Code that git ignores was built here, and data was not.
         if not self._may_be_same and not any(file in sources.code or file not in ignored for file in own):
-            raise NotCompared(_SAME)
+            raise NotCompared(Lack.OWN_CODE)
         if sources.not_python or not sources.has_python:
             why = f"not Python but this process does the work: {sources.not_python}"
             return TfperfError(

@@ -15,7 +15,7 @@ from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import FailsThere, MeasurementError, NotCompared, TfperfError, WorkloadError
+from pytest_tfperf.errors import Lack, MeasurementError, NotCompared, TfperfError, WorkloadError
 from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.invalid import worded
@@ -92,7 +92,7 @@ class CallRunner:
             try:
                 alone = self.measure(subject, on, plan, name)
             except MeasurementError as here:
-                if isinstance(error, FailsThere):
+                if error.lack is Lack.RUNNING_CODE:
                     raise here.and_below(Line(str(error.lines[0]), "there, too"), *error.lines[1:]) from here
                 raise
             self._state.measured_alone.setdefault(self._test, {}).setdefault(error.brief, error)

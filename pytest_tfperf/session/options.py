@@ -2,8 +2,8 @@
 
 Each setting NAME can be given as the environment variable `TFPERF_NAME` or as the ini value `tfperf_NAME`; settings
 that people change from one session to the next also as the option `--tfperf-NAME`. The option wins over the variable,
-and the variable over the ini value. To add a setting, add a field to `Settings` in `core/settings.py`, or a `Setting`
-to a feature's `FEATURE`.
+and the variable over the ini value. A setting is a `Setting`: an attribute of `Settings` in `core/settings.py`, or in
+a feature's `FEATURE`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import os
 from argparse import Namespace
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import permutations
 from pathlib import Path
@@ -25,6 +26,7 @@ from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.core.settings import MAX_SECONDS, OF_THE_SPINE, TOLD, Settings, Update
 from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
 from pytest_tfperf.features import settings_of_features
+from pytest_tfperf.lines import printable
 from pytest_tfperf.session.rerun_options import rerun_command
 from pytest_tfperf.workers import catalogue
 
@@ -52,25 +54,26 @@ def read_settings(config: pytest.Config) -> Settings:
     """
     known = {setting.name: setting for setting in (*OF_THE_SPINE, *settings_of_features())}
     _refuse_misspelt_variables(known)
-    given = {name: raw for name, setting in known.items() if (raw := _given(config, setting)) is not None}
-    values = {name: raw.value for name, raw in given.items()}
-    for setting in known.values():
+    given: dict[str, RawSetting] = {}
+    values: dict[str, Any] = {}
+    for name, setting in known.items():
+        if (raw := _given(config, setting)) is not None:
+            given[name], values[name] = raw, raw.value
         if setting.parse in (parse.folder, parse.file):
-            values[setting.name] = _path(
-                config, setting, values.get(setting.name, setting.default), given.get(setting.name)
-            )
+            values[name] = _path(config, setting, values.get(name, setting.default), raw)
     update = config.getoption(_DEST)
     if update and config.getoption("numprocesses", None):
         raise TfperfError(f"{recording_option()} with -n: nothing is measured under pytest-xdist", next_step="Add -n 0")
     if update:
-        values["max_time"] = _max_time_of_baselines(values.get("max_time"))
+        # None stands for the default: runs that are cut short make poor baselines.
+        longer = values.get("max_time") or 0.0
+        values["max_time"] = longer if longer >= MAX_SECONDS else None
     if "baselines" in given and not values["baselines"].exists() and not update:
         _refuse_missing_baselines(given["baselines"], values["baselines"])
     if (pipeline := given.get("input_pipeline")) is not None:
         _refuse_unknown_pipeline(pipeline)
     _refuse_contradictions(known, given, values | {"update_baselines": update})
     told = json.loads(os.environ.get(TOLD, "{}"))
-    names = {setting.name for setting in settings_of_features()}
     return Settings(
         root=config.rootpath,
         collects_only=any(map(config.getoption, _COLLECT_ONLY)),
@@ -79,14 +82,8 @@ def read_settings(config: pytest.Config) -> Settings:
         slowed=tuple(told.get("slowed", ())),
         bisect_step=Path(told["bisect_step"]) if "bisect_step" in told else None,
         rerun=rerun_command(config, known | {_RECORDING.name: _RECORDING}, given),
-        of_features={name: value for name, value in values.items() if name in names},
-        **{name: value for name, value in values.items() if name not in names},
+        values=values,
     )
-
-
-def _max_time_of_baselines(given: float | None) -> float | None:
-    """Return None, which stands for the default, for less: runs that are cut short make poor baselines."""
-    return None if given is None or given < MAX_SECONDS else given
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -126,26 +123,23 @@ def take_short_option(parser: pytest.Parser, words: list[str]) -> None:
         is_free = False
     if is_free:
         refuse_unknown_update(words, RECORDING_OPTION)
-        ours = {_spelled(RECORDING_OPTION, update): _spelled(_ALWAYS, update) for update in Update}
-        words[:] = [ours.get(word, word) for word in words]
+        for number, word in enumerate(words):
+            if word.partition("=")[0] == RECORDING_OPTION:
+                words[number] = _ALWAYS + word.removeprefix(RECORDING_OPTION)
     name_recording_option(RECORDING_OPTION if is_free else _ALWAYS)
 
 
 def _add_recording_options(group: pytest.OptionGroup) -> None:
     """Register the option, and the same with "=failed"."""
-    helps = {
-        Update.ALL: "record what is measured as this machine's baselines: at least 5 fresh runs of each selected test",
-        Update.FAILED: "record only the baselines of tests that failed in the last session",
-    }
+    all_tests = "record what is measured as this machine's baselines: at least 5 fresh runs of each selected test"
+    failed = "record only the baselines of tests that failed in the last session"
     short = "; the same without `tfperf-`, where no conftest.py and no plugin has an option of that name"
     # Two options, not one with an optional value: `pytest --update-baselines perf_tests` must not eat the path.
-    for update, text in helps.items():
-        spelled = _spelled(_ALWAYS, update)
+    for spelled, update, text in (
+        (_ALWAYS, Update.ALL, all_tests),
+        (f"{_ALWAYS}={Update.FAILED}", Update.FAILED, failed),
+    ):
         group.addoption(spelled, action="store_const", const=update.value, dest=_DEST, help=text + short)
-
-
-def _spelled(name: str, update: Update) -> str:
-    return name if update is Update.ALL else f"{name}={update}"
 
 
 def refuse_unknown_update(arguments: Sequence[str], option: str = _ALWAYS) -> None:
@@ -165,9 +159,10 @@ def refuse_unknown_update(arguments: Sequence[str], option: str = _ALWAYS) -> No
 
 def _refuse_misspelt_variables(known: Collection[str]) -> None:
     """Refuse a misspelt variable, which would leave the gate off; a variable that resembles no setting is not ours."""
-    right = [parse.variable(name) for name in known]
-    others = (name for name in os.environ if name.startswith("TFPERF_") and name not in (*right, *_OF_WORKERS))
-    for name in others:
+    right = [*map(parse.variable, known)]
+    for name in os.environ:
+        if not name.startswith("TFPERF_") or name in right or name in _OF_WORKERS:
+            continue
         if near := get_close_matches(name, right, n=1, cutoff=_ALIKE):
             raise TfperfError(f"environment variable {name} is no setting", next_step=f"Did you mean {near[0]}?")
 
@@ -242,3 +237,35 @@ def _refuse_missing_baselines(given: RawSetting, folder: Path) -> None:
             f"{given}: there is no folder {folder}",
             next_step=f"Name the folder of your baselines, or record them there with {recording_option()}",
         )
+
+
+# Usage errors
+
+
+def hide_in_errors_of(parser: pytest.Parser) -> None:
+    """Show no password in pytest's own errors of the command line, which repeat an unknown option with its value."""
+    options: Any = getattr(parser, "optparser", None)  # pytest has no public name
+    if error := getattr(options, "error", None):
+
+        def hidden(message: str) -> None:
+            error(printable(message))
+
+        options.error = hidden
+
+
+@contextmanager
+def as_usage_error() -> Iterator[None]:
+    """Turn a fault before the first test into pytest's usage error, exit status 4."""
+    try:
+        yield
+    except TfperfError as error:
+        raise pytest.UsageError(printable(str(error))) from None
+
+
+@contextmanager
+def without_passwords_in() -> Iterator[None]:
+    """Show no password in pytest's own errors before the first test, which repeat a path that does not exist."""
+    try:
+        yield
+    except pytest.UsageError as error:
+        raise pytest.UsageError(*(printable(str(line)) for line in error.args)) from None

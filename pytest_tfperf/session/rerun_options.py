@@ -54,10 +54,15 @@ class _Known:
     def of(cls, config: pytest.Config, settings: Iterable[Setting[Any]]) -> Self:
         """From pytest's parser, which has no public name; without it all options look unknown."""
         parser = getattr(getattr(config, "_parser", None), "optparser", None)
-        groups = {group.title: group._group_actions for group in getattr(parser, "_action_groups", ())}
-        own = (name for action in groups.get(_OWN_GROUP, ()) for name in action.option_strings)
-        left_out = frozenset(setting.name for setting in settings if setting.of_one_session or setting.is_secret)
-        return cls(getattr(parser, "_option_string_actions", {}), frozenset(own), left_out)
+        own, left_out = set[str](), set[str]()
+        for group in getattr(parser, "_action_groups", ()):
+            if group.title == _OWN_GROUP:
+                for action in group._group_actions:
+                    own.update(action.option_strings)
+        for setting in settings:
+            if setting.of_one_session or setting.is_secret:
+                left_out.add(setting.name)
+        return cls(getattr(parser, "_option_string_actions", {}), frozenset(own), frozenset(left_out))
 
 
 def rerun_command(
@@ -65,31 +70,22 @@ def rerun_command(
 ) -> RerunCommand:
     """The command of this session's tests; `given` is what the user gave, by name."""
     called, known = config.invocation_params, _Known.of(config, settings.values())
-    groups = list(_kept(called.args, known))
-    environment = _from_environment(raw for raw in given.values() if raw.setting.name not in known.left_out)
-    options = [word for group in groups if _is_of_one_test(group) for word in group]
-    arguments = [word for group in groups for word in group]
-    return RerunCommand(
-        _shell_words([*options, *environment]),
-        config.rootpath,
-        called.dir,
-        _shell_words([*arguments, *environment]),
-    )
+    options, arguments = "", ""
+    for group in _kept(called.args, known):
+        words = _shell_words(group)
+        arguments += words
+        if _is_of_one_test(group):
+            options += words
+    environment = ""
+    for raw in given.values():  # as overrides: the shell in which a command is pasted may not have the variables
+        if raw.origin is Origin.VARIABLE and raw.setting.name not in known.left_out:
+            environment += _shell_words(("-o", f"tfperf_{raw.setting.name}={raw.text}"))
+    return RerunCommand(options + environment, config.rootpath, called.dir, arguments + environment)
 
 
 def _shell_words(words: Iterable[str]) -> str:
     """The words for a shell, each after a space, without the passwords of URLs."""
     return "".join(f" {quote(without_passwords(word))}" for word in words)
-
-
-def _from_environment(given: Iterable[RawSetting]) -> list[str]:
-    """Environment variables as overrides: the shell in which a command is pasted may not have them."""
-    return [
-        word
-        for raw in given
-        if raw.origin is Origin.VARIABLE
-        for word in ("-o", f"tfperf_{raw.setting.name}={raw.text}")
-    ]
 
 
 def _kept(typed: Iterable[object], known: _Known) -> Iterator[list[str]]:

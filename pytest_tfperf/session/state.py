@@ -14,7 +14,7 @@ from pytest_tfperf.bench.feature import first
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.errors import FailsHereOnly, FailsThere, NotCompared, TfperfError
+from pytest_tfperf.errors import FailsHereOnly, Lack, NotCompared, TfperfError
 from pytest_tfperf.features import features, settings_of_features
 from pytest_tfperf.lines import Line
 from pytest_tfperf.session.owners import Owners
@@ -230,7 +230,7 @@ class SessionState:
         for test, reasons in self.measured_alone.items():
             for error in reasons.values():
                 why, *output = error.lines
-                if isinstance(error, FailsThere):
+                if error.lack is Lack.RUNNING_CODE:
                     why = Line(f"fails there only: {why if with_output else error.brief}")
                 lines += [f"{test}: measured, not compared: {why}", *(output if with_output else [])]
         return [*lines, "NOTHING WAS COMPARED, so the session does not pass"] if self.compared_nothing else lines
@@ -241,9 +241,9 @@ class SessionState:
 
         return consequence(result, require_baseline=self.settings.require_baseline, strict=self.settings.strict)
 
-    @property
+    @cached_property
     def result(self) -> SessionResult:
-        """What the session has found so far."""
+        """What the session has found, frozen at its end."""
         from pytest_tfperf.core.session_verdicts import SessionResult
 
         results = self.results
@@ -314,7 +314,7 @@ class SessionState:
         slower_machines = sum(verdict.kind is VerdictOn.MACHINE for verdict in self.failing)
         under_xdist = self.under_xdist if self.settings.require_baseline else 0
         errors = self.errors + len(self.refused) + under_xdist
-        if status not in (EXIT_GREEN, EXIT_REGRESSED) or failures > errors + slower_machines:
+        if status not in (EXIT_GREEN, EXIT_REGRESSED) or failures != errors + slower_machines:
             return status
         if slower_machines:
             return EXIT_MACHINE

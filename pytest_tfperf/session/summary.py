@@ -118,8 +118,7 @@ def after(state: SessionState, *, skips: bool, width: int | None = None) -> Sequ
         return refused(state)
     if not state.selection:
         return _not_run(state, skips=skips)
-    alone = [result for result in state.results if result.other is None]
-    beside = [result for result in state.results if result.other is not None]
+    alone, beside = state.result.alone, state.result.interleaved
     compared: list[Line | str] = []
     if beside:
         compared = [*interleaved_table(beside, width), *figure_table(beside, width), "", _counts_line(beside)]

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
-from sqlalchemy import Table, delete, insert
+from sqlalchemy import Table, delete, insert, select
 
 from pytest_tfperf.core.history_url import place_of
 from pytest_tfperf.core.measurement import Measurement
@@ -19,7 +19,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import one_line, shortened
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.earlier_rows import EarlierRows
-from pytest_tfperf.stores.history_database import DamagedHistory, Database
+from pytest_tfperf.stores.history_database import Database
 from pytest_tfperf.stores.history_rows import (
     DROPPED,
     UnreadRows,
@@ -33,6 +33,7 @@ from pytest_tfperf.stores.history_rows import (
     whole_verdict,
 )
 from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, VERDICTS
+from pytest_tfperf.stores.kept import Damaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -163,7 +164,9 @@ class History:
 
     def profile_of(self, row: Baseline) -> Profile | None:
         """Return the profile that was taken when a baseline was recorded; None where none was."""
-        for id, whole in self._rows(queries.recorded(row)) if row.date else ():
+        if not row.date:
+            return None
+        for id, whole in self._rows(queries.recorded(row)):
             with self.unread.leaving_out(MEASUREMENTS, id) as name:
                 if whole != DROPPED and (profile := profile_of(unpacked(whole, name), row.date, name)) is not None:
                     return profile
@@ -200,7 +203,8 @@ class History:
     def has(self, **wanted: Unpack[Filters]) -> bool:
         """Whether there is any such measurement."""
         self.database.require()
-        return any(self._rows(queries.any_of(wanted)))
+        found = select(MEASUREMENTS.c.id).where(*queries.conditions(MEASUREMENTS, wanted)).limit(1)
+        return any(self._rows(found))
 
     def values_of(self, name: str, **wanted: Unpack[Filters]) -> list[str]:
         """Return the values of a column, the one that was measured last first."""
@@ -240,7 +244,9 @@ class History:
         asked: dict[tuple[str, str], Figure] = {}
         ids = sorted(set(last.values()))
         for start in range(0, len(ids), _AT_ONCE):
-            for id, whole in list(self._rows(queries.wholes_of(ids[start : start + _AT_ONCE]))):
+            of_ids = queries.wholes(MEASUREMENTS, {}).add_columns(MEASUREMENTS.c.id)
+            portion = of_ids.where(MEASUREMENTS.c.id.in_(ids[start : start + _AT_ONCE]))
+            for whole, id in list(self._rows(portion)):
                 with self.unread.leaving_out(MEASUREMENTS, id) as name:
                     if whole != DROPPED:
                         asked |= {(id, figure.name): figure for figure in figures_in(unpacked(whole, name), name)}
@@ -306,7 +312,7 @@ class History:
 
     def _test_of(self, id: object) -> str:
         """Name the test and session of a measurement that can't be read."""
-        row = next(self._rows(queries.test_of(id)), None)
+        row = next(self._rows(select(MEASUREMENTS.c.test, MEASUREMENTS.c.session).where(MEASUREMENTS.c.id == id)), None)
         return f"{shortened(row.test)} in session {shortened(row.session)}" if row else ""
 
     def _add(
@@ -333,7 +339,7 @@ class History:
         try:
             with self.database.opened(writes=True) as connection:
                 return action(connection)
-        except DamagedHistory:
+        except Damaged:
             if aside := self.database.move_aside():
                 self.moved_aside = (
                     f"{self.database} was damaged. It is now {aside.name}, and a new history has begun, "

@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history_tables import HISTORY, TABLES
-from pytest_tfperf.stores.kept import require_version
+from pytest_tfperf.stores.kept import Damaged, require_version
 from pytest_tfperf.stores.measurement_file import VERSION
 
 _LOCK_SECONDS = 30
@@ -47,14 +47,10 @@ _REASONS: Final = {
 _REASONS[_LOCKED] = _REASONS[_BUSY]
 
 
-class DamagedHistory(TfperfError):
-    """The file is no SQLite database, or no longer a whole one."""
-
-
 class Database:
     """A history's database; each connection is new, so that parallel sessions do not block each other.
 
-    The driver's errors are raised as TfperfError, a damaged file as DamagedHistory.
+    The driver's errors are raised as TfperfError, a damaged file as Damaged.
 
     Args:
         place: the SQLite file, whose folder is made where missing; or a server.
@@ -135,7 +131,7 @@ class Database:
         try:
             with self._worded(), self._engine.connect() as connection:
                 return bool(connection.scalar(text("pragma quick_check(1)")) != "ok")
-        except DamagedHistory:
+        except Damaged:
             return True
 
     @cached_property
@@ -197,7 +193,7 @@ class Database:
                 ) from None
             code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
             if code in (_CORRUPT, _NOT_A_DATABASE):
-                raise DamagedHistory(str(self._fault(str(cause)))) from error
+                raise Damaged(str(self._fault(str(cause)))) from error
             if isinstance(cause, OSError):  # its folder can't be made
                 is_file = isinstance(cause, FileExistsError | NotADirectoryError)
                 why = (

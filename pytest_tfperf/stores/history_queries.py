@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -192,11 +192,6 @@ def sessions(machine: str | None, *, alone_only: bool) -> Select[Any]:
     return select(_M.session, _M.machine).where(*conditions(MEASUREMENTS, wanted))
 
 
-def any_of(wanted: Filters) -> Select[Any]:
-    """Select a row if any measurement is wanted."""
-    return select(literal(1)).select_from(MEASUREMENTS).where(*conditions(MEASUREMENTS, wanted)).limit(1)
-
-
 def values_of(name: str, wanted: Filters) -> Select[Any]:
     """Select the values of a column, the value that was measured last first."""
     rows = select(_M[name]).where(*conditions(MEASUREMENTS, wanted))
@@ -246,16 +241,6 @@ _WITH_FIGURES: Final = FIGURES.join(MEASUREMENTS, FIGURES.c.measurement == _M.id
 def _of_figures(wanted: Filters) -> list[ColumnElement[bool]]:
     columns = {**dict(MEASUREMENTS.c.items()), **{name: FIGURES.c[name] for name in ("test", "machine", "made")}}
     return [FIGURES.c.value.is_not(None), *_conditions(columns, {"is_interleaved": False, **wanted})]
-
-
-def wholes_of(ids: Collection[str]) -> Select[Any]:
-    """Select id and whole of these measurements."""
-    return select(_M.id, as_it_is(_M.whole)).where(_M.id.in_(ids))
-
-
-def test_of(id: object) -> Select[Any]:
-    """Select test and session of a measurement."""
-    return select(_M.test, _M.session).where(_M.id == id)
 
 
 def as_result(row: Sequence[Any], names: Sequence[str] = RESULT, *, figure: Figure | None = None) -> PastResult:

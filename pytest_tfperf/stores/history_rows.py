@@ -1,4 +1,8 @@
-"""Measurements and a session's verdicts as rows of a history, and back."""
+"""Measurements and a session's verdicts as rows of a history, and back.
+
+Whatever reads a row raises TfperfError where a value is damaged, or has a word of a newer version. `row` is the row's
+name, for the message.
+"""
 
 from __future__ import annotations
 
@@ -98,11 +102,7 @@ def figure_rows(m: Measurement) -> list[dict[str, Any]]:
 
 
 def figures_in(whole: Any, row: str) -> list[Figure]:
-    """Return the figures that a measurement's test asked for, from the JSON that a row keeps.
-
-    Raises:
-        TfperfError: it can't be read; names `row`.
-    """
+    """Return the figures that a measurement's test asked for, from the JSON that a row keeps."""
     try:
         return [build(Figure, verdict["figure"], row, newer=True) for verdict in whole["verdicts"][1:]]
     except (KeyError, TypeError) as error:
@@ -111,11 +111,7 @@ def figures_in(whole: Any, row: str) -> list[Figure]:
 
 @cache
 def outcome_of(text: object) -> tuple[Outcome | None, bool]:
-    """Return the outcome in a column, None for "", and whether it is provisional.
-
-    Raises:
-        TfperfError: it is no outcome, or a newer version's.
-    """
+    """Return the outcome in a column, None for "", and whether it is provisional."""
     word = str(text).removesuffix(_PROVISIONAL)
     try:
         return Outcome(word) if word else None, word != text
@@ -146,11 +142,7 @@ def utc(when: str) -> str:
 
 
 def unpacked(whole: bytes | None, row: str) -> Any:
-    """Return the JSON that a row keeps; None stands for one that is too long to be read.
-
-    Raises:
-        TfperfError: it is damaged; names `row`.
-    """
+    """Return the JSON that a row keeps; None stands for one that is too long to be read."""
     if whole is None:
         most = plain_json.MOST_ZIPPED_BYTES / 2**20
         raise TfperfError(f"{row} is damaged: it has more than {most:g} MiB, compressed")
@@ -161,11 +153,7 @@ def unpacked(whole: bytes | None, row: str) -> Any:
 
 
 def whole_measurement(whole: bytes, row: str) -> Measurement:
-    """Return the measurement that a row keeps; a field that only a newer version knows is left out.
-
-    Raises:
-        TfperfError: it can't be read; names `row`.
-    """
+    """Return the measurement that a row keeps; a field that only a newer version knows is left out."""
     measurement = build(Measurement, unpacked(whole, row), row, newer=True)
     if not is_possible(measurement):
         raise TfperfError(f"{row}: {IMPOSSIBLE}")
@@ -173,20 +161,12 @@ def whole_measurement(whole: bytes, row: str) -> Measurement:
 
 
 def whole_verdict(whole: bytes, row: str) -> SessionVerdict:
-    """Return the verdict on a session that a row keeps; a field that only a newer version knows is left out.
-
-    Raises:
-        TfperfError: it can't be read; names `row`.
-    """
+    """Return the verdict on a session that a row keeps; a field that only a newer version knows is left out."""
     return build(SessionVerdict, unpacked(whole, row), row, newer=True)
 
 
 def profile_of(recorded: Any, date: str, row: str) -> Profile | None:
-    """Return the profile of a measurement that was made on this date; None where there is none.
-
-    Raises:
-        TfperfError: it can't be read; names `row`.
-    """
+    """Return the profile of a measurement that was made on this date; None where there is none."""
     if not isinstance(recorded, dict) or not isinstance(recorded.get("time"), str):
         raise TfperfError(f"{row} is damaged: it has no time")
     profile = recorded.get("profile") if recorded["time"].startswith(date) else None
@@ -194,11 +174,7 @@ def profile_of(recorded: Any, date: str, row: str) -> Profile | None:
 
 
 def session_changes(session: object, changes: object, outcome: str, code: object) -> SessionChanges:
-    """Make a `SessionChanges` from a row's columns.
-
-    Raises:
-        TfperfError: a column is damaged, or has a newer version's outcome.
-    """
+    """Make a `SessionChanges` from a row's columns."""
     try:
         of_runs = tuple(map(float, plain_json.from_json(changes)))  # type: ignore[arg-type]
         if not all(map(math.isfinite, of_runs)):
@@ -209,11 +185,7 @@ def session_changes(session: object, changes: object, outcome: str, code: object
 
 
 def earlier_of_columns(row: Any) -> EarlierMeasurement:
-    """Make the value from a row's columns, without an environment.
-
-    Raises:
-        TfperfError: a column is damaged.
-    """
+    """Make the value from a row's columns, without an environment."""
     try:
         values = plain_json.from_json(row.run_values)
         runs = tuple(RunValue(float(rate), float(error), int(count)) for rate, error, count in values)
@@ -226,11 +198,7 @@ def earlier_of_columns(row: Any) -> EarlierMeasurement:
 
 
 def environment_of(whole: Any, row: str) -> dict[str, str]:
-    """Return a measurement's environment, from the JSON that a row keeps.
-
-    Raises:
-        TfperfError: it is missing; names the row.
-    """
+    """Return a measurement's environment, from the JSON that a row keeps."""
     try:
         return dict(whole["environment"])
     except (KeyError, TypeError, ValueError) as error:

@@ -21,7 +21,7 @@ class NewerFormat(TfperfError):
 
 
 class Damaged(TfperfError):
-    """A kept file that can be opened does not have its form."""
+    """A kept file that can be opened does not have its form, or a history is no whole SQLite database."""
 
 
 def read(cls: type[T], path: Path, version: int, again: str) -> T | None:

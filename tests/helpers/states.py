@@ -15,10 +15,9 @@ from pytest_tfperf.session.state import SessionState
 
 def state_of(folder: Path, tests: Iterable[SelectedTest] = (), **settings: Any) -> SessionState:
     """A session with these settings, of the spine and of features, in which these tests are selected."""
-    given = {"root": folder, "dir": folder / "dir", "baselines": folder / "baselines"}
-    own = {field.name for field in fields(Settings)}
-    values = given | {name: value for name, value in settings.items() if name in own}
-    made = SessionState(Settings(**values, of_features={name: settings[name] for name in settings.keys() - own}))
+    values = {"dir": folder / "dir", "baselines": folder / "baselines"} | settings
+    of_session = {field.name: values.pop(field.name) for field in fields(Settings) if field.name in settings}
+    made = SessionState(Settings(**{"root": folder} | of_session, values=values))
     made.selection.replace(tests)
     return made
 

@@ -56,7 +56,7 @@ def test_none_takes_each_default_where_the_ini_file_says_otherwise(pytester: pyt
     usual = read(pytester)
     pytester.makeini("".join(["[pytest]\n", *(f"tfperf_{one.name} = of no use\n" for one in SETTINGS)]))
     found = read(pytester, *(word for one in SETTINGS for word in ("-o", f"tfperf_{one.name}=none")))
-    alike = {"rerun": usual.rerun, "of_features": {}}
+    alike = {"rerun": usual.rerun, "values": {}}
     assert replace(found, **alike) == replace(usual, **alike)
     assert [found.of(one) for one in SETTINGS] == [usual.of(one) for one in SETTINGS]
 

@@ -102,7 +102,7 @@ def test_the_limits_of_disturbance_are_the_nouns_own_where_nothing_is_set() -> N
     ],
 )
 def test_a_user_accepts_more_of_a_disturbance(asked: dict[str, float], limits: dict[str, float]) -> None:
-    assert Settings(**asked).disturbance_limits == DisturbanceLimits(**limits)  # type: ignore[arg-type]
+    assert Settings(values=asked).disturbance_limits == DisturbanceLimits(**limits)  # type: ignore[arg-type]
 
 
 @given(st.sampled_from(sorted(PARSERS)), st.text())
@@ -152,7 +152,7 @@ def test_a_home_is_found_in_each_folder(option: str) -> None:
     found = asked(
         **{f"tfperf_{option}": "~/x"}, tfperf_update_baselines="all"
     )  # which makes the folder of the baselines
-    assert (found.of_features.get(option) or getattr(found, option)) == Path("~/x").expanduser()
+    assert found.values[option] == Path("~/x").expanduser()
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_baselines_are_not_recorded_from_runs_that_are_cut_short(
 def test_runs_end_by_time_where_a_test_asks_for_no_steps_of_its_own(
     max_time: float | None, asks: dict[str, Any], seconds: tuple[float, float]
 ) -> None:
-    plan = Settings(max_time=max_time).plan(**asks)
+    plan = Settings(values={"max_time": max_time}).plan(**asks)
     assert (plan.max_seconds, plan.max_warmup_seconds) == seconds
 
 
@@ -313,4 +313,4 @@ def test_a_wrong_value_is_placed_in_the_file_or_the_override_that_gave_it(monkey
 def test_settings_as_text_have_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFPERF_HISTORY_URL", "postgresql://me:secret@db/speed")
     settings = asked()
-    assert (str(settings.of_features["history_url"]), "secret" in repr(settings)) == ("postgresql://db/speed", False)
+    assert (str(settings.values["history_url"]), "secret" in repr(settings)) == ("postgresql://db/speed", False)

@@ -57,7 +57,7 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
         _known(session, result),
         settings.rerun,
         now,
-        judges_drift=bool(settings.of_features.get("fail_on_drift")),
+        judges_drift=bool(settings.values.get("fail_on_drift")),
     )
 
     def end_of(event: Event) -> Event | None:

@@ -26,7 +26,6 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.verdict import sides
 from pytest_tfperf.stores import files
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.history_rows import as_stored
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
@@ -149,6 +148,7 @@ def _verdicts(
 def _whole(history: History, selected: Iterable[PastResult]) -> list[Measurement]:
     """Return the whole measurements of these results, read session by session."""
     from pytest_tfperf.features.page.past import key_of
+    from pytest_tfperf.stores.history_rows import as_stored
 
     wanted = {(result.session, key_of(result)) for result in selected}
     return [

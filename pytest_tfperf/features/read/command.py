@@ -98,21 +98,6 @@ def _run(given: argparse.Namespace) -> int:
     return EXIT_GREEN if read.readings else EXIT_NOT_MEASURED
 
 
-def _measured(command: Command, printed: Printed, devices: int) -> list[str]:
-    """The rate that a run of `check` reports, or why it can't."""
-    try:
-        result = measure(command, printed, devices)
-    except MeasurementError as error:
-        fact, *below = map(str, error.lines)
-        return [f"check would refuse it: {fact}", *below]
-    units = result.units_in_a_step
-    step = "" if units is None else f" By the time between its lines, a step holds {units:,.4g} {command.counted}."
-    return [
-        f"check would report {result.units_per_sec:,.6g} {command.unit}, by "
-        f"{counted(result.readings, 'reading')}. Compare this with what you know of the program.{step}"
-    ]
-
-
 class _Read:
     """The lines as a command reads them."""
 
@@ -120,7 +105,6 @@ class _Read:
         self.command, self.printed, self.devices = command, printed, devices
         self.is_described = bool(command.reads.pattern or command.reads.field)
         self.reader = Reader(command, devices)
-        self._measured = _measured(command, printed, devices)
         self.readings: list[tuple[str, Reading]] = []
         self._ignored: list[str] = []
         self.refusal: Unreadable | None = None
@@ -154,13 +138,25 @@ class _Read:
             *texts,
             "",
             f"{len(self.readings)} of {lines} are read, as {self.reader.read_as}.",
-            *self._measured,
+            *self._measured(),
             *([_STEPS_ALONE] if self.command.counted == STEPS and not self.command.reads.examples_per_step else []),
             "",
             "In a test:",
             "",
             *self._test(),
         ]
+
+    def _measured(self) -> list[str]:
+        """The rate that a run of `check` reports, or why it can't."""
+        try:
+            result = measure(self.command, self.printed, self.devices)
+        except MeasurementError as error:
+            fact, *below = map(str, error.lines)
+            return [f"check would refuse it: {fact}", *below]
+        rate = f"{result.units_per_sec:,.6g} {self.command.unit}, by {counted(result.readings, 'reading')}"
+        units, counts = result.units_in_a_step, self.command.counted
+        step = "" if units is None else f" By the time between its lines, a step holds {units:,.4g} {counts}."
+        return [f"check would report {rate}. Compare this with what you know of the program.{step}"]
 
     def in_units(self, units: Iterable[str]) -> list[_Read]:
         """The same lines, read in other units."""

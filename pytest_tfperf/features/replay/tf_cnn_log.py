@@ -177,16 +177,14 @@ def _plain(model: str) -> str:
     return re.sub(r"[^a-z0-9]", "", model.lower())
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     number: int
     examples_per_sec: float
     loss: float | None
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Total:
+class _Total(NamedTuple):
     examples_per_sec: float
     line: int
     is_evaluation: bool

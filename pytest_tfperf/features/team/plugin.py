@@ -37,8 +37,9 @@ def session_ended(session: Session, result: SessionResult) -> list[str]:
     if not result.keeps_history:
         return []
     if url is None:
-        is_empty = not os.environ.get(VARIABLE, parse.DEFAULT).strip()
-        return [f"history not sent: {VARIABLE} is empty, as a secret is in jobs that may not have it"] * is_empty
+        if os.environ.get(VARIABLE, parse.DEFAULT).strip():
+            return []
+        return [f"history not sent: {VARIABLE} is empty, as a secret is in jobs that may not have it"]
     said = push_new(session.settings.dir, url)
     return [said] if said else []
 

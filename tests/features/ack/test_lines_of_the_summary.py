@@ -36,7 +36,7 @@ def lines(folder: Path, *results: Measurement, known: tuple[Acknowledgement, ...
     (folder / FILE).parent.mkdir(exist_ok=True)
     (folder / FILE).touch()
     acknowledgements.write(folder / "baselines", known)
-    context = Session(settings=Settings(root=folder, baselines=folder / "baselines", **more))
+    context = Session(settings=Settings(root=folder, values={"baselines": folder / "baselines"}, **more))
     return list(session_ended(context, SessionResult(results=results)))
 
 

@@ -172,7 +172,7 @@ def test_a_slowdown_within_the_tests_tolerance_fails_no_session(slower: Project)
 
 
 def test_a_figure_that_became_worse_for_good_is_one(tmp_path: Path) -> None:
-    context = Session(settings=Settings(dir=tmp_path), id=f"day-{DAYS - 1}")
+    context = Session(settings=Settings(values={"dir": tmp_path}), id=f"day-{DAYS - 1}")
     for day in range(DAYS):
         memory = Verdict(
             figure=Figure("peak_memory"),
