@@ -91,8 +91,11 @@ def drift_verdict(machine: str, slowdowns: Iterable[LastingChange]) -> SessionVe
 
 def red_machines(verdicts: Iterable[SessionVerdict]) -> set[str]:
     """Return the machines that are REGRESSED as a whole, or whose software is; a drift of single tests is neither."""
-    regressed = [verdict for verdict in verdicts if verdict.outcome is Outcome.REGRESSED]
-    return {verdict.machine for verdict in regressed if verdict.kind is not VerdictOn.DRIFT}
+    return {
+        verdict.machine
+        for verdict in verdicts
+        if verdict.outcome is Outcome.REGRESSED and verdict.kind is not VerdictOn.DRIFT
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import Line, one_line, rendered, shortened
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
 from pytest_tfperf.reports.measurement_table import outcome
-from pytest_tfperf.reports.message import throughput_lines
+from pytest_tfperf.reports.message import environment_lines, throughput_lines
 from pytest_tfperf.reports.numbers import change, counted, percent
 from pytest_tfperf.reports.table import Columns, aligned, paragraphs, table
 from pytest_tfperf.reports.verdict import fact, figures_to_blame, headline, lines_about
@@ -110,7 +110,7 @@ def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequ
         yield ("It was measured and not judged.",)
         return
     yield (f"The throughput: {verdict.outcome}: {verdict.why}." if figures else f"{outcome(m)}: {verdict.why}.",)
-    if facts := list(_labelled(throughput_lines(m, verdict))):
+    if facts := list(_labelled([*throughput_lines(m, verdict), *environment_lines(m)])):
         yield _section("What was measured, and held against what?", facts)
     row, decision = verdict.baseline, verdict.decision
     if decision is None or row is None:

@@ -6,7 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.measurement import MeasuredSide, Measurement, changes_since, environment_changes
+from pytest_tfperf.core.measurement import (
+    EnvironmentChange,
+    MeasuredSide,
+    Measurement,
+    changes_since,
+    environment_changes,
+)
 from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand, recording_option
 from pytest_tfperf.core.run import Run
@@ -59,8 +65,7 @@ def message(m: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") 
         lines += _of_both(m, m.other)
     elif not figures:
         lines += throughput_lines(m, verdict)
-    if changed := _changed(m, figures):
-        lines.append(Line(changed, "environment"))
+    lines += environment_lines(m, figures)
     if m.other is None and not figures and verdict.outcome in BAD_NEWS:
         lines += telemetry_lines([*m.runs, *(pair.b for pair in m.pairs)] or m.discarded)
     lines += lines_about_owner(m)
@@ -155,12 +160,15 @@ def _discarded(m: Measurement) -> Iterator[Line]:
         yield Line(f"pair at {change(math.expm1(pair.log_ratio))}: {why}", "discarded")
 
 
-def _changed(m: Measurement, figures: Sequence[Verdict]) -> str:
-    """Write the changes of the environment since the baseline, or from side a to b; "" for none."""
+def environment_lines(m: Measurement, figures: Sequence[Verdict] = ()) -> Iterator[Line]:
+    """Yield a line about the environment's changes since the baseline, or from side a to b; none without changes."""
+    changes: Sequence[EnvironmentChange] = ()
     if m.other is not None:
-        return ", ".join(map(str, environment_changes(m.other.environment, m.environment)))
-    row = m.verdicts[0].baseline or (figures[0].baseline if figures else None)
-    return ", ".join(map(str, changes_since(row, m.environment))) if row is not None and m.is_valid else ""
+        changes = environment_changes(m.other.environment, m.environment)
+    elif m.is_valid and (row := m.verdicts[0].baseline or (figures[0].baseline if figures else None)):
+        changes = changes_since(row, m.environment)
+    if changes:
+        yield Line(", ".join(map(str, changes)), "environment")
 
 
 def _detectable(verdict: Verdict) -> str:

@@ -76,23 +76,23 @@ def read(folder: Path) -> tuple[Acknowledgement, ...]:
     line_of: dict[tuple[str, ...], int] = {}
     found = []
     for line, entry in zip(begins, entries, strict=True):
-        one = build(Acknowledgement, entry, where := f"{path}, line {line}: {_TABLE}")
+        entry = build(Acknowledgement, entry, where := f"{path}, line {line}: {_TABLE}")
         try:
-            require_plausible(one)
+            require_plausible(entry)
         except TfperfError as error:
             raise error.at(where) from None
-        if one.key in line_of:
+        if entry.key in line_of:
             raise TfperfError(
-                f"{path}, line {line}: {' '.join(filter(None, one.key))} is acknowledged on line "
-                f"{line_of[one.key]} already",
+                f"{path}, line {line}: {' '.join(filter(None, entry.key))} is acknowledged on line "
+                f"{line_of[entry.key]} already",
                 next_step="Keep one of the two",
             )
-        line_of[one.key] = line
-        found.append(one)
+        line_of[entry.key] = line
+        found.append(entry)
     return tuple(found)
 
 
-def require_plausible(one: Acknowledgement) -> None:
+def require_plausible(entry: Acknowledgement) -> None:
     """Check that an entry that was read or will be written makes sense, and covers no more than the loss that it names.
 
     Those of old sessions in a history are taken as they are.
@@ -101,35 +101,35 @@ def require_plausible(one: Acknowledgement) -> None:
         TfperfError: a value makes no sense; says what to write.
     """
     for name, meaning in _MEANING.items():
-        if not getattr(one, name).strip():
+        if not getattr(entry, name).strip():
             raise TfperfError(f"{name} is empty: write {meaning}")
-    parse_subject(one.workload)
-    require_topology(one.topology)
-    _require_loss(one)
-    if abs(one.worst) > _MOST_WORST * abs(one.change):
+    parse_subject(entry.workload)
+    require_topology(entry.topology)
+    _require_loss(entry)
+    if abs(entry.worst) > _MOST_WORST * abs(entry.change):
         raise TfperfError(
-            f"worst {one.worst:g} is more than {_MOST_WORST} times change {one.change:g}, so that a further loss of "
-            "that size would pass: write the worse end of the change's 95 % interval"
+            f"worst {entry.worst:g} is more than {_MOST_WORST} times change {entry.change:g}, so that a further loss "
+            "of that size would pass: write the worse end of the change's 95 % interval"
         )
     today = datetime.now(UTC).date()
-    if one.days_left(today) > MOST_DAYS:
+    if entry.days_left(today) > MOST_DAYS:
         raise TfperfError(
-            f"until {one.until} is more than a year away (today is {today}), and a loss without an end is a lower "
+            f"until {entry.until} is more than a year away (today is {today}), and a loss without an end is a lower "
             f"baseline: write an earlier day, or record the loss with {recording_option()}"
         )
 
 
-def _require_loss(one: Acknowledgement) -> None:
+def _require_loss(entry: Acknowledgement) -> None:
     """Check that the change is a loss of its figure, and of a throughput a fraction."""
-    if not is_figure_name(one.figure):
-        raise TfperfError(one_of("figure", one.figure, (RATE, *BUILT_IN)))
-    figure = Figure(one.figure)  # of a user's own, the file does not say which direction is better
-    if figure.is_built_in and not any(sign * one.change < 0 for sign in figure.signs):
-        loss = -figure.signs[0] * abs(one.change)
-        raise TfperfError(f"change {one.change:g} is no loss of {one.figure}: write {loss:g}")
-    if one.figure == RATE:
+    if not is_figure_name(entry.figure):
+        raise TfperfError(one_of("figure", entry.figure, (RATE, *BUILT_IN)))
+    figure = Figure(entry.figure)  # of a user's own, the file does not say which direction is better
+    if figure.is_built_in and not any(sign * entry.change < 0 for sign in figure.signs):
+        loss = -figure.signs[0] * abs(entry.change)
+        raise TfperfError(f"change {entry.change:g} is no loss of {entry.figure}: write {loss:g}")
+    if entry.figure == RATE:
         for name in ("change", "worst"):
-            if (change := getattr(one, name)) <= -1:
+            if (change := getattr(entry, name)) <= -1:
                 raise TfperfError(f"{name} {change:g}: write a fraction, {change / 100:g} for {-change:g} % slower")
 
 
@@ -152,8 +152,8 @@ def write(folder: Path, acknowledgements: Iterable[Acknowledgement]) -> Path:
 def render(acknowledgements: Iterable[Acknowledgement]) -> str:
     """Return the file's text, sorted by test, figure, machine and call; "" for none."""
     text = ""
-    for one in sorted(acknowledgements, key=lambda one: one.key):
-        given = {field.name: getattr(one, field.name) for field in fields(one)}
+    for entry in sorted(acknowledgements, key=lambda entry: entry.key):
+        given = {field.name: getattr(entry, field.name) for field in fields(entry)}
         values = [f"{name} = {_value(value)}" for name, value in given.items() if value != ""]
         text += "\n".join(["", f"[[{_TABLE}]]", *values, ""])
     return _HEADER + text if text else ""

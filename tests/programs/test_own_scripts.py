@@ -102,7 +102,7 @@ def test_variables_that_changed_since_its_baseline_are_named_in_the_message_and_
     changed = "LD_PRELOAD /lib/fast.so -> (unset), MALLOC_CONF (unset) -> password=***, OMP_NUM_THREADS (unset) -> 1"
     assert f"  environment {changed}" in judged.cases["test_slower"].text
     assert cli.main(["explain", "test_slower", "--dir", str(played.folder / ".tfperf")]) == 0
-    assert f"Changed since: {changed}" in " ".join(capsys.readouterr().out.split())
+    assert f"environment: {changed}" in " ".join(capsys.readouterr().out.split())
     assert "hush" not in str(played.measured("test_slower").environment)
 
 

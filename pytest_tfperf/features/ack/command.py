@@ -98,25 +98,22 @@ def _read_and_change(arguments: argparse.Namespace) -> int:
         raise TfperfError("no TEST", next_step="Name one, or list what is acknowledged: tfperf ack --list")
     elif arguments.remove:
         gone = _to_remove(arguments, known)
-        path = acknowledgements.write(folder, [one for one in known if one not in gone])
-        show(*(f"removed: {_shown(one, gone)}" for one in gone), f"Commit {path}")
+        path = acknowledgements.write(folder, [entry for entry in known if entry not in gone])
+        show(*(f"removed: {_shown(entry, gone)}" for entry in gone), f"Commit {path}")
     else:
         _require_end(arguments)
         new, measured = _new(arguments)
-        old = [one for one in known if any(_replaces(later, one) for later in new)]
+        replaced = {entry.key for entry in new}
+        old = [entry for entry in known if entry.key in replaced]
         if old and not arguments.replace:
             raise TfperfError(
                 f"{old[0].test} on {old[0].machine} is acknowledged until {old[0].until} already: {old[0].why}",
                 next_step="Give --replace to acknowledge the last measurement in its place, or --remove",
             )
-        path = acknowledgements.write(folder, [*(one for one in known if one not in old), *new])
-        show(*(f"acknowledged: {_shown(one, new)}; at worst {loss(one, one.worst)}" for one in new))
+        path = acknowledgements.write(folder, [*(entry for entry in known if entry not in old), *new])
+        show(*(f"acknowledged: {_shown(entry, new)}; at worst {loss(entry, entry.worst)}" for entry in new))
         show(f"measured {measured}", f"Commit {path}")
     return EXIT_GREEN
-
-
-def _replaces(new: Acknowledgement, old: Acknowledgement) -> bool:
-    return new.key == old.key or (new.key[:3] == old.key[:3] and not old.workload)
 
 
 def _require_end(arguments: argparse.Namespace) -> None:
@@ -194,7 +191,7 @@ def _acknowledgement(m: Measurement, verdict: Verdict, arguments: argparse.Names
             "pytest-tfperf",
             next_step="Change the limit in the test, or run the test again",
         )
-    one = Acknowledgement(
+    entry = Acknowledgement(
         machine=m.machine,
         test=m.test,
         workload=m.workload.id,
@@ -205,8 +202,8 @@ def _acknowledgement(m: Measurement, verdict: Verdict, arguments: argparse.Names
         until=arguments.until,
         why=arguments.why,
     )
-    acknowledgements.require_plausible(one)
-    return one
+    acknowledgements.require_plausible(entry)
+    return entry
 
 
 def _not_of_head(arguments: argparse.Namespace, commit: str) -> str:
@@ -250,10 +247,10 @@ def _of_call(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) ->
         TfperfError: there is no such call.
     """
     call = arguments.call or ""
-    like = [one for one in known if one.call == call] or [one for one in known if call in one.call]
+    like = [entry for entry in known if entry.call == call] or [entry for entry in known if call in entry.call]
     if not like:
-        raise TfperfError(one_of("call", call, {one.call for one in known}))
-    return sorted(like, key=lambda one: one.key)
+        raise TfperfError(one_of("call", call, {entry.call for entry in known}))
+    return sorted(like, key=lambda entry: entry.key)
 
 
 def _to_remove(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) -> list[Acknowledgement]:
@@ -262,33 +259,35 @@ def _to_remove(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) 
     Raises:
         TfperfError: none, or several tests, machines or figures.
     """
-    tests = named(arguments.test, [one.test for one in known])
-    similar = [one for one in known if (one.test in tests if tests else arguments.test in one.test)]
-    meant = [one for one in similar if one.figure == arguments.figure and arguments.machine in (None, one.machine)]
-    if len({one.key[:3] for one in meant}) == 1:
+    tests = named(arguments.test, [entry.test for entry in known])
+    similar = [entry for entry in known if (entry.test in tests if tests else arguments.test in entry.test)]
+    meant = [
+        entry for entry in similar if entry.figure == arguments.figure and arguments.machine in (None, entry.machine)
+    ]
+    if len({entry.key[:3] for entry in meant}) == 1:
         return _of_call(arguments, meant)
     fact = f"{arguments.test!r} means several acknowledgements; give more of the id, --machine or --figure"
     if not meant:
         fact = f"no {arguments.figure} of a test with {arguments.test!r} in its id is acknowledged"
-    lines = [f"  --machine {one.machine} --figure {one.figure} {one.test}" for one in meant or similar]
-    names = "" if similar else known_names(arguments.test, {one.test for one in known})
+    lines = [f"  --machine {entry.machine} --figure {entry.figure} {entry.test}" for entry in meant or similar]
+    names = "" if similar else known_names(arguments.test, {entry.test for entry in known})
     raise TfperfError(fact, *dict.fromkeys(lines), next_step=names)
 
 
-def _shown(one: Acknowledgement, known: Sequence[Acknowledgement]) -> str:
-    return f"{acknowledged_test(one, known)} on {one.machine}: {loss(one, one.change)}, until {one.until}"
+def _shown(entry: Acknowledgement, known: Sequence[Acknowledgement]) -> str:
+    return f"{acknowledged_test(entry, known)} on {entry.machine}: {loss(entry, entry.change)}, until {entry.until}"
 
 
 def _table(known: Sequence[Acknowledgement], width: int | None) -> list[str]:
     rows = [
         {
-            "until": one.until.isoformat(),
-            "days left": str(days) if (days := one.days_left(_today())) >= 0 else "over",
-            "test": acknowledged_test(one, known),
-            "loss": loss(one, one.change),
-            "machine": one.machine,
-            "why": one.why,
+            "until": entry.until.isoformat(),
+            "days left": str(days) if (days := entry.days_left(_today())) >= 0 else "over",
+            "test": acknowledged_test(entry, known),
+            "loss": loss(entry, entry.change),
+            "machine": entry.machine,
+            "why": entry.why,
         }
-        for one in sorted(known, key=lambda one: (one.until, one.key))
+        for entry in sorted(known, key=lambda entry: (entry.until, entry.key))
     ]
     return table(rows, Columns(right={"days left"}, optional=("machine", "why"), ids=("test",)), width)

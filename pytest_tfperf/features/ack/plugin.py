@@ -29,25 +29,27 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
     options = folder if "--tfperf-baselines" in session.settings.rerun.options else ""
     machines = {m.machine for m, _ in judged}  # a test may have other parameters on another machine
     whole = [m for m, _ in judged if m.test not in result.not_measured]
-    for one in sorted((one for one in session.acknowledgements if one.machine in machines), key=lambda one: one.key):
-        figure = "" if one.figure == RATE else f" --figure {one.figure}"
-        test = acknowledged_test(one, session.acknowledgements)
-        call = f" --call {quote(one.call)}" if test != one.test else ""
-        command = f"tfperf ack {quote(one.test)}{call}{figure} --machine {quote(one.machine)}{options}"
-        if calls := [(m, verdict) for m, verdict in judged if verdict.acknowledged == one]:
-            yield _line(one, test, calls, command)
-        elif session.is_gone(one.test):
+    for entry in sorted(
+        (entry for entry in session.acknowledgements if entry.machine in machines), key=lambda entry: entry.key
+    ):
+        figure = "" if entry.figure == RATE else f" --figure {entry.figure}"
+        test = acknowledged_test(entry, session.acknowledgements)
+        call = f" --call {quote(entry.call)}" if test != entry.test else ""
+        command = f"tfperf ack {quote(entry.test)}{call}{figure} --machine {quote(entry.machine)}{options}"
+        if calls := [(m, verdict) for m, verdict in judged if verdict.acknowledged == entry]:
+            yield _line(entry, test, calls, command)
+        elif session.is_gone(entry.test):
             yield f"stale: {test} is acknowledged, and no longer exists. Remove it: {command} --remove"
-        elif any(one.is_of(m.machine, m.test, m.key) for m in whole):
-            fact = f"stale: {one.test}, {one.call}, is not judged by its {shown_name(one.figure)} any more"
+        elif any(entry.is_of(m.machine, m.test, m.key) for m in whole):
+            fact = f"stale: {entry.test}, {entry.call}, is not judged by its {shown_name(entry.figure)} any more"
             yield f"{fact}. Remove it: {command} --remove"
-        elif any((m.test, m.machine) == (one.test, one.machine) for m in whole):
+        elif any((m.test, m.machine) == (entry.test, entry.machine) for m in whole):
             # It may have ended before this call, as by an assert.
-            fact = f"stale: {one.test} did not make the acknowledged call {one.call}"
+            fact = f"stale: {entry.test} did not make the acknowledged call {entry.call}"
             yield f"{fact}. If it does not make it any more, remove it: {command} --remove"
 
 
-def _line(one: Acknowledgement, test: str, calls: Sequence[tuple[Measurement, Verdict]], command: str) -> str:
+def _line(entry: Acknowledgement, test: str, calls: Sequence[tuple[Measurement, Verdict]], command: str) -> str:
     """Return the line on an acknowledgement whose test was judged, by the worst of the measurements it is about."""
     from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Standing
     from pytest_tfperf.reports.acknowledgement import loss
@@ -55,21 +57,21 @@ def _line(one: Acknowledgement, test: str, calls: Sequence[tuple[Measurement, Ve
     worst_first = (Standing.WORSE, Standing.ENDED, Standing.HOLDS, Standing.RECOVERED)
     standings = [(verdict.standing(m.day) or Standing.HOLDS, m, verdict) for m, verdict in calls]
     standing, m, verdict = min(standings, key=lambda each: worst_first.index(each[0]))
-    change, owner, end = verdict.deciding_change, m.owner or "no owner", f"acknowledged until {one.until}"
-    test, known = test + ("" if change is None else f": {loss(one, change)}"), loss(one, one.change)
-    left = one.days_left(m.day)
+    change, owner, end = verdict.deciding_change, m.owner or "no owner", f"acknowledged until {entry.until}"
+    test, known = test + ("" if change is None else f": {loss(entry, change)}"), loss(entry, entry.change)
+    left = entry.days_left(m.day)
     match standing:
         case Standing.WORSE:
-            return f"worse than acknowledged: {owner}: {test}, acknowledged {known} until {one.until}: {one.why}"
+            return f"worse than acknowledged: {owner}: {test}, acknowledged {known} until {entry.until}: {entry.why}"
         case Standing.RECOVERED:
             return f"recovered: {test}, acknowledged {known}. Remove it: {command} --remove"
         case Standing.ENDED:
             again = f"Fix it, or acknowledge it again: {command} --replace --until DATE --why REASON"
-            return f"{end}, which is over: {owner}: {test}: {one.why}. {again}"
+            return f"{end}, which is over: {owner}: {test}: {entry.why}. {again}"
         case Standing.HOLDS if left <= ENDS_SOON_DAYS:
             days = "today" if left < 1 else "tomorrow" if left == 1 else f"in {left} days"
-            return f"ends {days}: {owner}: {test}, {end}: {one.why}"
-    return f"{end}: {test} ({owner}): {one.why}"
+            return f"ends {days}: {owner}: {test}, {end}: {entry.why}"
+    return f"{end}: {test} ({owner}): {entry.why}"
 
 
 def asked(settings: Settings) -> bool:

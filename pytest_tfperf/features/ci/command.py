@@ -34,7 +34,7 @@ def add_to(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     # These import ssl, which no other command needs.
-    from pytest_tfperf.features.ci.pull_request import PullRequest
+    from pytest_tfperf.features.ci.pull_request import post
     from pytest_tfperf.web.api import NotPosted
 
     if not re.fullmatch(r"[^<>\r\n]{1,80}", arguments.name) or "--" in arguments.name:
@@ -42,8 +42,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with worded(arguments.file, "read", f"A session writes it: TFPERF_COMMENT={arguments.file} pytest ..."):
         text = arguments.file.read_text("utf-8")
     try:
-        done = PullRequest.of(os.environ).post(_shortened(text), arguments.name)
-        show(f"{done} the comment")
+        show(f"{post(_shortened(text), arguments.name, os.environ)} the comment")
     except NotPosted as error:  # tests decide whether the job fails, not the rights of its token
         show(f"no comment, because {error}. The job's summary has the same")
     return EXIT_GREEN

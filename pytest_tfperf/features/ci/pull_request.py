@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final
 from urllib.parse import quote
 
 from pytest_tfperf.core import plain_json
@@ -20,57 +19,39 @@ _PAUSES: Final = (2.0, 10.0)
 _LONGEST_PAUSE: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullRequest:
-    """The comments of a pull request.
+def post(text: str, name: str, variables: Mapping[str, str], wait: Callable[[float], None] = time.sleep) -> str:
+    """Write the comment of a CI job's pull request, or edit the one of this name. Return "wrote" or "edited".
 
-    Args:
-        code_host: GitHub or GitLab.
-        comments: the URL that lists comments and takes new ones.
-        comment: the URL of a comment, with {id}.
+    Raises:
+        NotPosted: the job is not of a pull request, or has no token; the token may not write comments, as in jobs of
+            forks, or the server does not take this one.
     """
-
-    code_host: CodeHost
-    comments: str
-    comment: str
-
-    @classmethod
-    def of(cls, variables: Mapping[str, str]) -> Self:
-        """Return the pull request of a CI job, by the job's environment variables.
-
-        Raises:
-            NotPosted: the job is not of a pull request, or has no token.
-        """
-        return cls(**(_github(variables) if variables.get("GITHUB_REPOSITORY") else _gitlab(variables)))
-
-    def post(self, text: str, name: str, wait: Callable[[float], None] = time.sleep) -> str:
-        """Write the comment, or edit the comment of this name. Return "wrote" or "edited".
-
-        Raises:
-            NotPosted: the token may not write comments, as in jobs of forks, or the server does not take this one.
-        """
-        for pause in _PAUSES:
-            try:
-                # The comment may have been written although no answer came, so each try looks for it again.
-                return self._post(text, name)
-            except Unavailable as error:
-                seconds = pause if error.seconds is None else error.seconds
-                if seconds > _LONGEST_PAUSE:
-                    raise
-                wait(seconds)
-        return self._post(text, name)
-
-    def _post(self, text: str, name: str) -> str:
-        mark = f"<!-- tfperf: {name} -->"
-        body = {"body": f"{mark}\n{text}"}
-        if own := self.code_host.own(self.comments, mark):
-            self.code_host.edit(self.comment.format(id=own[0]["id"]), body)
-            return "edited"
-        self.code_host.write(self.comments, body)
-        return "wrote"
+    find = _github if variables.get("GITHUB_REPOSITORY") else _gitlab
+    code_host, comments, comment = find(variables)
+    for pause in _PAUSES:
+        try:
+            # The comment may have been written although no answer came, so each try looks for it again.
+            return _post(code_host, comments, comment, text, name)
+        except Unavailable as error:
+            seconds = pause if error.seconds is None else error.seconds
+            if seconds > _LONGEST_PAUSE:
+                raise
+            wait(seconds)
+    return _post(code_host, comments, comment, text, name)
 
 
-def _github(variables: Mapping[str, str]) -> dict[str, Any]:
+def _post(code_host: CodeHost, comments: str, comment: str, text: str, name: str) -> str:
+    mark = f"<!-- tfperf: {name} -->"
+    body = {"body": f"{mark}\n{text}"}
+    if own := code_host.own(comments, mark):
+        code_host.edit(comment.format(id=own[0]["id"]), body)
+        return "edited"
+    code_host.write(comments, body)
+    return "wrote"
+
+
+def _github(variables: Mapping[str, str]) -> tuple[CodeHost, str, str]:
+    """Return the host, the URL that lists comments and takes new ones, and that of a comment with {id}."""
     event = variables.get("GITHUB_EVENT_PATH") or os.devnull
     try:
         content = plain_json.from_json(Path(event).read_text("utf-8") or "{}")
@@ -82,17 +63,13 @@ def _github(variables: Mapping[str, str]) -> dict[str, Any]:
         raise NotPosted("this job is not of a pull request")
     code_host = CodeHost.github(variables)
     issues = f"{code_host.root}/repos/{quote(variables['GITHUB_REPOSITORY'])}/issues"
-    return {
-        "code_host": code_host,
-        "comments": f"{issues}/{number}/comments",
-        "comment": f"{issues}/comments/{{id}}",
-    }
+    return code_host, f"{issues}/{number}/comments", f"{issues}/comments/{{id}}"
 
 
-def _gitlab(variables: Mapping[str, str]) -> dict[str, Any]:
+def _gitlab(variables: Mapping[str, str]) -> tuple[CodeHost, str, str]:
     project, number = (variables.get(f"CI_{name}") for name in ("PROJECT_ID", "MERGE_REQUEST_IID"))
     if not (project and number):
         raise NotPosted("this job is not of a pull request or merge request")
     code_host = CodeHost.gitlab(variables)
     notes = f"{code_host.root}/projects/{quote(project, safe='')}/merge_requests/{quote(number, safe='')}/notes"
-    return {"code_host": code_host, "comments": notes, "comment": f"{notes}/{{id}}"}
+    return code_host, notes, f"{notes}/{{id}}"

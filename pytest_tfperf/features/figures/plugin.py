@@ -45,7 +45,9 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
         return
     for machine in dict.fromkeys(m.machine for m in result.alone if m.verdict is not None):
         rows = session.baselines.figures(machine)
-        here = [m for m in result.alone if rows and m.machine == machine and m.verdict is not None]
+        if not rows:
+            continue
+        here = [m for m in result.alone if m.machine == machine and m.verdict is not None]
         asked = {m.key._replace(figure=verdict.figure.name) for m in here for verdict in m.figures}
         for key in rows:
             if key not in asked and any(m.key == key._replace(figure="") for m in here):
