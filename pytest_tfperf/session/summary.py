@@ -10,7 +10,7 @@ from itertools import islice, starmap
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.bench.gpu_warm_up import Warmed
+from pytest_tfperf.bench.disturbance_guard import Warmed
 from pytest_tfperf.bench.recording import ControlledRecording
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.measurement import Measurement
