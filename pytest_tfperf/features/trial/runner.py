@@ -28,7 +28,7 @@ from pytest_tfperf.features.trial.trial import FOLDER, Trial, TrialSession, writ
 from pytest_tfperf.lines import Line, LineKind
 from pytest_tfperf.reports.numbers import counted, duration, percent, time_span
 from pytest_tfperf.revisions.git import run_git
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 
 _BLOCK: Final = 3  # sessions of which one has losses: an interrupted trial has both kinds
