@@ -16,7 +16,7 @@ from pytest_tfperf.core.verdict import Against, Tolerance
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import TOO_NOISY_TO_GATE, mean_square
-from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
+from pytest_tfperf.judging.session_effects import SessionVariance, session_variance
 from pytest_tfperf.judging.target import Target, provisional_baseline, target_for
 
 _RUNS_RECORDED = 5

@@ -10,7 +10,7 @@ from itertools import islice, starmap
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.bench.gpu_warm_up import Warmed
+from pytest_tfperf.bench.disturbance_guard import Warmed
 from pytest_tfperf.bench.recording import ControlledRecording
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.measurement import Measurement
@@ -18,8 +18,8 @@ from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.judging.breakdown import matmul_change
-from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
+from pytest_tfperf.judging.session_effects import MIN_TESTS
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.baselines import recorded_table, recorded_under_load, required, unrecorded

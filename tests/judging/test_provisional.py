@@ -16,10 +16,10 @@ from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.throughput import RunValue, summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
+from pytest_tfperf.judging.session_effects import CommonDrift
 from pytest_tfperf.judging.target import (
     MOST_RUNS,
     Target,

@@ -21,13 +21,12 @@ from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.judging.change_points import alarms, shapes
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.pairs import Terms
-from pytest_tfperf.judging.session_variance import learnt_baseline, session_variance
+from pytest_tfperf.judging.session_effects import CommonDrift, learnt_baseline, session_variance
 from pytest_tfperf.judging.software_and_machine import ReferencePairs, judge_machine, judge_sentinels
 from pytest_tfperf.judging.target import Target, provisional_baseline, target_for
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
