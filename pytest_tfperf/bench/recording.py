@@ -21,8 +21,8 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import OwnRun, Plan
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.errors import BaselineError, BaselineRefused, TfperfError
-from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.new_baselines import CONTROLS, MOST_REFUSED, controls, correction, new_baselines
+from pytest_tfperf.judging.session_effects import MIN_TESTS
 from pytest_tfperf.judging.target import refuse_other_devices, require_same_unit
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted

@@ -32,7 +32,6 @@ from pytest_tfperf.core.verdict import (
     Want,
     Wants,
 )
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import RUN_STAGES, Confirmation, Decider, by_runs
 from pytest_tfperf.judging.evidence import NO_RISE, Evidence
 from pytest_tfperf.judging.noise import (
@@ -46,7 +45,7 @@ from pytest_tfperf.judging.noise import (
     suspicion,
 )
 from pytest_tfperf.judging.pairs import Scatter
-from pytest_tfperf.judging.session_variance import LearntBaseline, learnt_baseline
+from pytest_tfperf.judging.session_effects import CommonDrift, LearntBaseline, learnt_baseline
 from pytest_tfperf.judging.sides import judge_sides
 from pytest_tfperf.judging.target import MOST_RUNS, Target
 from pytest_tfperf.judging.validity import invalid, unusable

@@ -15,7 +15,7 @@ from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.common_drift import MIN_TESTS
+from pytest_tfperf.judging.session_effects import MIN_TESTS
 from pytest_tfperf.stores.baselines import BaselineStore
 from tests.helpers.measurements import baseline, measurement, run_at, throughput
 from tests.helpers.played import BOX, BUSY, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, steady
