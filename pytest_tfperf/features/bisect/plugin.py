@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.bench.feature import Feature
-from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.comparing import OtherSide
     from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.session_verdicts import SessionResult
-
-
-def asked(settings: Settings) -> bool:
-    """Whether `tfperf bisect` started the session."""
-    return settings.bisect_step is not None
 
 
 def other_side(session: Session) -> OtherSide | None:
@@ -36,7 +31,7 @@ def session_ended(session: Session, result: SessionResult) -> list[str]:
 
 
 FEATURE: Final = Feature(
-    asked=asked,
+    asked=attrgetter("bisect_step"),
     comes_first=True,  # its sessions compare the two states of the step, whatever pytest's ini file says
     other_side=other_side,
     session_ended=session_ended,

@@ -17,7 +17,7 @@ from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.git import DIRTY, commit_named, commits_after, require_repository
 from pytest_tfperf.revisions.pythons import environment_of
 from pytest_tfperf.revisions.worktrees import Worktrees
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 
 _ASKED_BY: Final = "tfperf bisect"

@@ -28,7 +28,7 @@ from pytest_tfperf.features.trial.sessions import kept_of
 from pytest_tfperf.features.trial.trial import FOLDER, Trial, TrialSession, write
 from pytest_tfperf.reports.numbers import counted, duration, percent, time_span
 from pytest_tfperf.revisions.git import run_git
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.workers.failures import last_lines
 

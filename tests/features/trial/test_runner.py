@@ -15,7 +15,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.trial.runner import Runner, starter
 from pytest_tfperf.features.trial.trial import Trial, read, trial_file
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement, verdict
 
