@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pytest_tfperf.core.throughput import hodges_lehmann
-from pytest_tfperf.core.verdict import NOTHING, Consequence, Noise, Outcome, Reason, Want, Wants
+from pytest_tfperf.core.verdict import NOTHING, Against, Noise, Outcome, Reason, Want, Wants
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.noise import DETECTION, DOUBTS, FALSE_ALARMS, mean_square, quantile, suspicion
 from pytest_tfperf.judging.session_effects import CommonDrift, LearntBaseline
@@ -209,5 +209,5 @@ def by_runs(
         # With few tests, what a session does to all of them is in the variance, and little is known of that.
         degrees_of_sessions=math.inf if drift.is_known else noise.degrees_of_freedom,
         tests=evidence.tests * len(evidence.figure.signs),
-        warns_only=evidence.target.if_slower is Consequence.WARNS,
+        warns_only=evidence.target.against is Against.EARLIER_SESSIONS,
     )

@@ -67,7 +67,7 @@ def judge(evidence: Evidence) -> Verdict:
         return Verdict(outcome=Outcome.INVALID, reason=fault)  # its numbers mean nothing
     if fault is not None:
         return _plain(evidence, Outcome.INVALID, fault)
-    if (verdict := _by_limit(evidence)) is not None:
+    if evidence.figure.limit is not None and (verdict := _by_limit(evidence)) is not None:
         return verdict
     target, baseline, noise = evidence.target, evidence.target.baseline, evidence.target.noise
     if baseline is None or noise is None:
@@ -102,7 +102,7 @@ def _not_comparable(evidence: Evidence, baseline: Baseline) -> Reason | None:
     if baseline.unit != evidence.measured.unit:
         return Reason.OTHER_UNIT
     # The values of a row that names no place may come from any place.
-    return Reason.OTHER_PLACE if any(place != baseline.place for place in evidence.places) else None
+    return Reason.OTHER_PLACE if {*evidence.places} - {baseline.place} else None
 
 
 def _plain(evidence: Evidence, outcome: Outcome, reason: Reason) -> Verdict:
@@ -197,7 +197,7 @@ class _Case:
         position, expected = scale.expected(target, drift.log, learnt.offset)
         changes = [sign * (run - position) for run in evidence.measured.positions]
         others = None if has_pairs or not scale.is_taught else evidence.others
-        is_shared = _is_shared(changes, accepted, noise, others)
+        is_shared = others is not None and _is_shared(changes, accepted, noise, others)
         most_sd = variance.upper_of_shared if is_shared else variance.upper
         unit *= abs(evidence.figure.with_speed)
         of_sessions = variance.mean * unit, most_sd * unit
@@ -352,9 +352,7 @@ class _Case:
         )
 
 
-def _is_shared(changes: Sequence[float], accepted: float, noise: Noise, others: float | None) -> bool:
+def _is_shared(changes: Sequence[float], accepted: float, noise: Noise, others: float) -> bool:
     """Whether a test is slower than accepted, and by no more than accepted slower than the others, within noise."""
-    if others is None:
-        return False
     middle = hodges_lehmann(changes)
     return middle < -accepted and middle - min(others, 0.0) >= -accepted - noise.between_runs

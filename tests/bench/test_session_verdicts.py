@@ -40,7 +40,7 @@ def judged_in(
         found = [
             one if one.is_decided else session.bench.check(task, one) for task, one in zip(tasks, found, strict=True)
         ]
-    return session_verdicts(session.machine, session.engine, found, turn=0)
+    return session_verdicts(session.machine, session.engine, found)
 
 
 def test_a_quiet_session_asks_no_sentinel() -> None:
