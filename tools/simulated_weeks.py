@@ -36,7 +36,7 @@ from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.judging.session_effects import CommonDrift, common_drift, first_windows_change
 from pytest_tfperf.judging.target import Target, target_for
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 
 if TYPE_CHECKING:

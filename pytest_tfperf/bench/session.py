@@ -34,15 +34,14 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.judging.target import (
     MOST_MEASUREMENTS,
-    floor_rate,
-    memory_rate,
+    peak_rates,
     provisional_baselines,
     target_for,
 )
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.revisions.git import commit_of
 from pytest_tfperf.stores import acknowledgements
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, Nodes, ReferenceEnvironments
@@ -341,13 +340,14 @@ class Session:
         rows, published = self.baselines.load(topology.machine), self.baselines.published(key)
         # The nightly gate requires rows, so nothing stands in for one.
         is_provisional = key not in rows and not settings.require_baseline
+        fp32_tflops, memory_gb_per_sec = peak_rates(topology)
         target = target_for(
             rows,
             published,
             topology.machine,
             key,
-            gpu_fp32_tflops=floor_rate(topology),
-            gpu_memory_gb_per_sec=memory_rate(topology),
+            gpu_fp32_tflops=fp32_tflops,
+            gpu_memory_gb_per_sec=memory_gb_per_sec,
             provisional=self.provisional_baselines(topology) if is_provisional else {},
         )
         # A comparison measures alone what the other side lacks; an end that has come must not fail that.

@@ -31,6 +31,7 @@ from pytest_tfperf.core.verdict import (
     Verdict,
     Want,
     Wants,
+    effect_of_slowdown,
 )
 from pytest_tfperf.judging.confirmation import RUN_STAGES, Confirmation, Decider, by_runs
 from pytest_tfperf.judging.evidence import NO_RISE, Evidence
@@ -218,7 +219,7 @@ class _Case:
             tests=evidence.tests * directions,
             max_runs=evidence.max_runs,
             to_be_found=scale.to_be_found if has_pairs else math.inf,
-            warns_only=evidence.target.if_slower is Consequence.WARNS,
+            warns_only=effect_of_slowdown(evidence.target.against) is Consequence.WARNS,
         )
         if not has_pairs:
             return cls(evidence, drift, baseline, noise, sign, learnt, runs, runs, is_shared)

@@ -14,7 +14,7 @@ from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.topology import DeviceKind, Topology, gpu_model
-from pytest_tfperf.core.verdict import Against, Consequence, Noise, Tolerance, effect_of_slowdown
+from pytest_tfperf.core.verdict import Against, Noise, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption, without_slow_runs
@@ -45,11 +45,6 @@ class Target:
     def against(self) -> Against | None:
         """The kind of the baseline; None without a baseline."""
         return Against.of(self.baseline, is_floor=self.is_floor)
-
-    @property
-    def if_slower(self) -> Consequence:
-        """The consequence of a confirmed slowdown for the test."""
-        return effect_of_slowdown(self.against)
 
     @property
     def is_own_row(self) -> bool:
@@ -161,22 +156,19 @@ def require_same_unit(row: Baseline, unit: str) -> None:
         )
 
 
-def floor_rate(topology: Topology) -> float | None:
-    """Return the peak FP32 rate of the weakest GPU taken; None where a document's floor can't hold."""
-    devices = topology.devices
-    if devices is None or devices.kind is not DeviceKind.GPU or devices.split or any(gpu.mig for gpu in topology.gpus):
-        return None
-    return _least([gpu.fp32_tflops for gpu in topology.gpus])
+def peak_rates(topology: Topology) -> tuple[float | None, float | None]:
+    """Return the lowest peak FP32 rate of the GPUs taken, in TFLOP/s, and memory rate, in 10^9 bytes/s.
 
-
-def memory_rate(topology: Topology) -> float | None:
-    """Return the lowest peak memory rate of the GPUs taken, in 10^9 bytes/s; None on CPUs and if not known."""
-    return _least([gpu.memory_gb_per_sec for gpu in topology.gpus])
-
-
-def _least(rates: Sequence[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return min(known) if known and len(known) == len(rates) else None
+    None where a rate isn't known, as on CPUs; and for an FP32 rate where no document's floor can hold.
+    """
+    gpus, devices = topology.gpus, topology.devices
+    # 0 stands for an unknown rate, and is the lowest.
+    fp32 = min([gpu.fp32_tflops or 0.0 for gpu in gpus], default=0.0)
+    memory = min([gpu.memory_gb_per_sec or 0.0 for gpu in gpus], default=0.0)
+    has_whole_gpus = devices is not None and devices.kind is DeviceKind.GPU and not devices.split
+    if not has_whole_gpus or any(gpu.mig for gpu in gpus):
+        fp32 = 0.0
+    return fp32 or None, memory or None
 
 
 MOST_MEASUREMENTS = 10

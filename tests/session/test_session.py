@@ -19,7 +19,7 @@ from pytest_tfperf.session.expected_time import seconds_left
 from pytest_tfperf.session.outcomes import missing_as_error
 from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.session.summary import after, before
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.machines import load
 from tests.helpers.measurements import baseline, measurement, run_at, session_verdict, throughput, verdict
 from tests.helpers.states import selects, state_of

@@ -19,7 +19,7 @@ from pytest_tfperf.features.replay.replay import Request, next_step, replay
 from pytest_tfperf.lines import rendered
 from pytest_tfperf.reports.measurement_table import counts, measurement_table
 from pytest_tfperf.reports.message import message
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 
 _STATUSES = STATUSES | {
     EXIT_GREEN: "all are PASS, IMPROVED or INCONCLUSIVE",

@@ -23,7 +23,7 @@ from pytest_tfperf.judging.target import Target, require_same_unit, target_for
 from pytest_tfperf.judging.validity import invalid
 from pytest_tfperf.stores import files as stored
 from pytest_tfperf.stores import measurement_file
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
