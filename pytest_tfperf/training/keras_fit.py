@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from itertools import repeat
 from queue import SimpleQueue
 from typing import Any
 
@@ -193,16 +194,10 @@ def _build(strategy: tf.distribute.Strategy, model: keras.Model, workload: Workl
 def _batches(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch, *, is_plain: bool) -> Any:
     """An iterator from which Keras' step takes a batch for each replica."""
     if not isinstance(inputs, tf.data.Dataset):
-        return _same_batch(placed(strategy, inputs))
+        return repeat(placed(strategy, inputs))  # stays on the devices; a tf.data iterator would copy it in each step
     if is_plain:
         return iter(inputs)
     return iter(strategy.distribute_datasets_from_function(lambda _: inputs))
-
-
-def _same_batch(batch: Any) -> Iterator[Any]:
-    """The same batch endlessly, which stays on the devices; a tf.data iterator would copy it in each step."""
-    while True:
-        yield batch
 
 
 def _template(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> tf.data.Dataset:
