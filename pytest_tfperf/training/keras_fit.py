@@ -35,9 +35,6 @@ class FitLoop:
     scale is the same constant; `fit` would adapt its own in each step. (Keras 3.3, of TensorFlow 2.16, sums
     the gradients of several replicas where later versions average them: the same work, another loss.)
 
-    Args:
-        as `TrainingLoop`.
-
     Raises:
         WorkloadError: a compiled model that takes several steps at once, or decides what the workload sets; a model
             that `fit` can't build for several replicas.
@@ -61,8 +58,7 @@ class FitLoop:
             _take_over(model, workload)
         else:
             _compile(strategy, model, workload)
-        is_plain = is_plain_fit(workload, strategy)
-        if not is_plain:
+        if not (is_plain := is_plain_fit(workload, strategy)):
             _build(strategy, model, workload, spec_of_batch(inputs))
         batches = _batches(strategy, inputs, is_plain=is_plain)
         self._read_from(batches)

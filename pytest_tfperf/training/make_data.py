@@ -1,13 +1,9 @@
 """Writes a small data set: photographs of ImageNet's schema, or token ids with the features of BERT's classifier.
 
-`tfperf make-imagenet` and `tfperf make-tokens` run it where TensorFlow can be loaded:
-
-    python -m pytest_tfperf.training.make_data imagenet FOLDER IMAGES SHARDS SEED
-
-The photographs are scikit-image's, in colour and large enough to be cropped without enlarging: the cost of an input
-pipeline depends on the JPEGs' sizes, in pixels and in bytes, and on their texture. The cost of reading texts depends on
-the number and size of the ids, which are BERT's: 128 of a vocabulary of 30,522. Texts of class 1 often have a word that
-other texts never have.
+`tfperf make-imagenet` and `tfperf make-tokens` run it where TensorFlow can be loaded. The photographs are
+scikit-image's, in colour and large enough to be cropped without enlarging: the cost of an input pipeline depends on the
+JPEGs' sizes, in pixels and in bytes, and on their texture. The cost of reading texts depends on the number and size of
+the ids, which are BERT's: 128 of a vocabulary of 30,522. Texts of class 1 often have a word that others never have.
 """
 
 from __future__ import annotations
