@@ -101,12 +101,14 @@ class Notification:
 
     def to_json(self) -> dict[str, Any]:
         """Return what webhooks and commands get, without passwords; docs/notifications.md describes it."""
-        events = [{name: _shown(value) for name, value in plain(event).items()} for event in self.events]
+        events = [
+            {
+                name: without_passwords(value) if isinstance(value, str) else value
+                for name, value in plain(event).items()
+            }
+            for event in self.events
+        ]
         return {"schema": SCHEMA, "session": self.session, "events": events}
-
-
-def _shown(value: Any) -> Any:
-    return without_passwords(value) if isinstance(value, str) else value
 
 
 def untold(events: Iterable[Event], told: Mapping[Topic, Event]) -> list[Event]:
