@@ -263,9 +263,6 @@ class FirstSeries:
 
     Args:
         is_described: the user's own pattern or field selects the lines, so that only ranks and evaluation matter.
-
-    Attributes:
-        left_out: the number of lines of evaluation that were left out.
     """
 
     def __init__(self, *, is_described: bool = False) -> None:
@@ -279,7 +276,7 @@ class FirstSeries:
         self._order = StepOrder()
         self._step: int | None = None
         self._of_other_form = self._in_a_row = self._taken = 0
-        self.left_out = 0
+        self.left_out = 0  # lines of evaluation
 
     @property
     def others(self) -> int:
@@ -391,12 +388,7 @@ class StepOrder:
         self._lines = self._advanced = self._repeated = self._disordered = 0
 
     def take(self, step: float, line: str, form: str) -> None:
-        """Add a line's step.
-
-        Args:
-            step: as the line counts it.
-            line: for the message.
-            form: only lines of one form repeat a step; "" for a line that may be drawn again.
+        """Add a line's step. Only lines of one form repeat a step; the form is "" for a line that may be drawn again.
 
         Raises:
             Unreadable: several processes print into one output.

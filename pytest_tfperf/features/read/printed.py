@@ -21,19 +21,15 @@ from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS, CommandWindows
 from pytest_tfperf.programs.reading import LineSplitter
 from pytest_tfperf.reports.progress_line import ProgressLine
+from pytest_tfperf.workers.launcher import PreparedCommand
 
 
 @dataclass
 class Printed:
-    """The output of a program, and a `Program` that prints it again at the same times.
+    """The output of a program, and a `Program` that prints it again at the same times."""
 
-    Args:
-        pieces: the time of each piece, in seconds since the start, and the piece.
-        is_whole: the program had ended.
-    """
-
-    pieces: list[tuple[float, bytes]]
-    is_whole: bool = True
+    pieces: list[tuple[float, bytes]]  # the time of each, in seconds since the start
+    is_whole: bool = True  # the program had ended
     log: str = field(default="", init=False)
     environment: Mapping[str, str] = field(default_factory=dict, init=False)
     silence_seconds: float = field(default=math.inf, init=False)
@@ -43,8 +39,6 @@ class Printed:
     @classmethod
     def by(cls, command: Command, seconds: float) -> Self:
         """Run a program for so many seconds at most."""
-        from pytest_tfperf.workers.launcher import PreparedCommand
-
         pieces = []
         with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
             prepared = PreparedCommand(
@@ -90,17 +84,11 @@ class Printed:
 
 
 class Result(NamedTuple):
-    """The throughput of a run.
-
-    Args:
-        units_per_sec: in the command's unit.
-        readings: the number of windows that are timed.
-        units_in_a_step: by the time between the lines; None where they name no steps.
-    """
+    """The throughput of a run, in the command's unit."""
 
     units_per_sec: float
-    readings: int
-    units_in_a_step: float | None
+    readings: int  # windows that are timed
+    units_in_a_step: float | None  # by the time between the lines; None where they name no steps
 
 
 def measure(command: Command, printed: Printed, devices: int) -> Result:

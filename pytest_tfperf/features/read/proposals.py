@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 from pytest_tfperf.core.command import STEPS, Command, RateIs, Reads
 from pytest_tfperf.errors import MeasurementError
@@ -77,33 +78,20 @@ _STEADY = (0.8, 1.25)  # ratio of the last third's median to the first's
 _SHARES_OF_THE_CLOCK = (0.7, 1.2)  # lines of evaluation and rounding
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A way to read lines.
-
-    Args:
-        reads: as a `Command` takes it.
-        unit: what its rate counts.
-        counts: what the numbers count or time, such as "step"; "" for a rate that the program prints.
-    """
+class Proposal(NamedTuple):
+    """A way to read lines."""
 
     reads: Reads
-    unit: str
-    counts: str = ""
+    unit: str  # what its rate counts
+    counts: str = ""  # what the numbers count or time, such as "step"; "" for a rate that the program prints
 
 
 @dataclass
 class _Column:
-    """The numbers at the same place of several lines.
+    """The numbers at the same place of several lines."""
 
-    Args:
-        before: a pattern of the text before the number.
-        words: the words before the number, in lower case.
-        behind: a text behind it.
-    """
-
-    before: str
-    words: tuple[str, ...]
+    before: str  # a pattern of the text before the number
+    words: tuple[str, ...]  # those before the number, in lower case
     behind: str
     texts: list[str] = field(default_factory=list)
     at: list[float] = field(default_factory=list)  # seconds
@@ -143,15 +131,8 @@ class _Column:
         return r"\s" if self.behind[0].isspace() else _escaped(self.behind[0])
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A command that reads the output.
-
-    Args:
-        command: with the arguments that read it.
-        counts: what its numbers count, as in `Proposal`.
-        result: of all lines, however few.
-    """
+class Tried(NamedTuple):
+    """A command that reads the output, what its numbers count, and the result of all lines, however few."""
 
     command: Command
     counts: str
@@ -187,10 +168,7 @@ def units_named(lines: Sequence[str]) -> list[str]:
 def proposals(printed: Sequence[tuple[float, str]]) -> Iterator[Proposal]:
     """Ways to read these lines, those that mislead least first.
 
-    Lines with a counter are timed by when they come, whatever the program says of its speed.
-
-    Args:
-        printed: when each line came, in seconds, and the line.
+    Lines with a counter are timed by when they come, in seconds, whatever the program says of its speed.
     """
     lines = [(at, line[:_MOST_OF_A_LINE]) for at, line in printed[-_MOST_LINES:] if not _OTHER_WORK.search(line)]
     columns = [
