@@ -1,6 +1,6 @@
 """Ways to read lines that no known format reads: by the counters, rates and times that they seem to have.
 
-They are guesses by words and numbers, so each is tried on the output before a user sees it.
+They are guesses by words and numbers, so `tfperf read` tries each on the output before a user sees it.
 """
 
 from __future__ import annotations
@@ -9,20 +9,16 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from pytest_tfperf.core.command import STEPS, Command, RateIs, Reads
-from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.features.read.printed import Printed, Result, measure
+from pytest_tfperf.core.command import STEPS, RateIs, Reads
 from pytest_tfperf.programs.own_formats import json_object
 from pytest_tfperf.programs.reading import number_in
 from pytest_tfperf.programs.unit_lines import AVERAGES, NO_RATES, counts_steps
 from pytest_tfperf.programs.window_aggregator import is_running_average
 
-_MOST_TRIED = 20
 _MOST_LINES = 2000
 _MOST_OF_A_LINE = 1024
 _MOST_NUMBERS = 40  # in a line
@@ -129,34 +125,6 @@ class _Column:
         if not self.is_bare or not self.behind:
             return ""
         return r"\s" if self.behind[0].isspace() else _escaped(self.behind[0])
-
-
-class Tried(NamedTuple):
-    """A command that reads the output, what its numbers count, and the result of all lines, however few."""
-
-    command: Command
-    counts: str
-    result: Result
-
-
-def tried(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> Iterator[Tried]:
-    """The proposed ways that give a rate for this very output, one for each thing that they count."""
-    kept = set()
-    for proposal in islice(proposals(printed.lines()), _MOST_TRIED):
-        if proposal.counts in kept:
-            continue
-        reads, unit, examples = proposal.reads, f"{proposal.unit}/s", command.reads.examples_per_step
-        if proposal.counts and examples is not None:
-            reads, unit = replace(reads, examples_per_step=examples), command.unit
-        elif unit_is_given and not proposal.counts:
-            unit = command.unit
-        way = replace(command, unit=unit, reads=reads)
-        # To its end, because some programs print a few lines in the seconds of a trial.
-        to_the_end = replace(way, reads=replace(reads, until_end=True))
-        with suppress(MeasurementError):
-            result = measure(to_the_end, printed, devices)
-            kept.add(proposal.counts)
-            yield Tried(way, proposal.counts, result)
 
 
 def units_named(lines: Sequence[str]) -> list[str]:
