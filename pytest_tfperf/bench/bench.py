@@ -16,14 +16,23 @@ from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import OwnRun, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Verdict, Want, combined
+from pytest_tfperf.core.verdict import (
+    NOTHING,
+    Consequence,
+    Outcome,
+    Reason,
+    Verdict,
+    Want,
+    combined,
+    effect_of_slowdown,
+)
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.host import host_facts
 from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
 from pytest_tfperf.judging.judge import may_stop_early
 from pytest_tfperf.judging.new_baselines import wants
-from pytest_tfperf.judging.target import floor_rate, memory_rate, refuse_other_devices, require_same_unit
+from pytest_tfperf.judging.target import peak_rates, refuse_other_devices, require_same_unit
 from pytest_tfperf.judging.validity import invalid
 
 _WELL = (Outcome.PASS, Outcome.IMPROVED)
@@ -133,7 +142,9 @@ class Bench:
         if wants == NOTHING:
             return self._judged(task, taken, verdicts)
         # A figure with a row or a limit can fail the test, whatever its throughput is judged against.
-        can_fail = task.target.if_slower is Consequence.FAILS or any(not verdict.is_decided for verdict in verdicts[1:])
+        can_fail = effect_of_slowdown(task.target.against) is Consequence.FAILS or any(
+            not verdict.is_decided for verdict in verdicts[1:]
+        )
         can_fail = can_fail and not all(verdict.is_decided or verdict.outcome in _WELL for verdict in verdicts)
         if can_fail:
             machine.suspect(task)
@@ -233,6 +244,7 @@ class Bench:
     def _measurement(self, task: Task, taken: _RunsSoFar, verdicts: tuple[Verdict, ...] = ()) -> Measurement:
         """Return the measurement with these verdicts; without any, its values are not judged."""
         topology, throughput = task.topology, summarise(taken.runs)
+        fp32_tflops, memory_gb_per_sec = peak_rates(topology)
         return Measurement(
             test=task.test,
             session=self._session,
@@ -248,8 +260,8 @@ class Bench:
             pairs=tuple(taken.pairs),
             discarded_pairs=tuple(taken.discarded_pairs),
             gpu=topology.gpus[0].name if topology.gpus else "",
-            gpu_fp32_tflops=floor_rate(topology),
-            gpu_memory_gb_per_sec=memory_rate(topology),
+            gpu_fp32_tflops=fp32_tflops,
+            gpu_memory_gb_per_sec=memory_gb_per_sec,
             breakdown=breakdown(taken.runs, throughput.examples_per_sec, task.workload),
             environment=environment(taken.runs[-1].environment, topology, task.side.slowdown, self._commit),
             commit=self._commit,

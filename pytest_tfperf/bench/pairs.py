@@ -11,7 +11,7 @@ from pytest_tfperf.bench.windows import can_interleave_windows, pair_of_runs
 from pytest_tfperf.core.measurement import Interleaving
 from pytest_tfperf.core.run import Pair, Plan
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.judging.unevenness import are_alike, tells_nothing, unevenness
+from pytest_tfperf.judging.validity import are_alike, tells_nothing, unevenness
 from pytest_tfperf.workers.failures import LITTLE_MEMORY, log_warnings
 
 

@@ -17,7 +17,7 @@ from pytest_tfperf.core.profile import Breakdown, Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.speed_variables import FACT, each_apart, is_variable
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import LOSSES, NOTHING, Outcome, Reason, Verdict, Wants, combined, worst
+from pytest_tfperf.core.verdict import LOSSES, NOTHING, Against, Outcome, Reason, Verdict, Wants, combined, worst
 from pytest_tfperf.errors import MeasurementError
 
 
@@ -179,6 +179,14 @@ class Measurement:
         with suppress(ValueError):
             return date.fromisoformat(self.time[:10])
         return date.min
+
+    @property
+    def is_unrecorded(self) -> bool:
+        """Whether it has a verdict for which no baseline is recorded."""
+        verdict = self.verdict
+        return verdict is not None and (
+            verdict.against is Against.EARLIER_SESSIONS or verdict.outcome is Outcome.NO_BASELINE
+        )
 
     @property
     def is_acknowledged(self) -> bool:

@@ -18,7 +18,7 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.judging.pairs import MAX_SECONDS, MOST_PAIRS, PAIRS_THAT_TELL, Terms
-from pytest_tfperf.judging.published_ratio import published_ratio
+from pytest_tfperf.judging.target import published_ratio
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import CallRunner
 from pytest_tfperf.session.outcomes import Outcomes

@@ -128,13 +128,10 @@ class Printed:
         pieces = []
         with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
             prepared = PreparedCommand(
-                argv=command.words,
-                environment=os.environ,
-                folder=Path.cwd(),
+                command=replace(command, env=os.environ, cwd=Path.cwd()),
                 log=Path(folder) / "output.log",
                 silence_seconds=seconds,
                 facts={},
-                terminal=command.terminal,
             )
             with closing(CommandRun(prepared)) as run:
                 start = time.monotonic()

@@ -22,9 +22,9 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.features.replay import tf_cnn_log
 from pytest_tfperf.features.replay.tf_cnn_log import Log
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
+from pytest_tfperf.judging.session_effects import CommonDrift
 from pytest_tfperf.judging.target import Target, require_same_unit, target_for
 from pytest_tfperf.judging.validity import invalid
 from pytest_tfperf.lines import rendered
@@ -32,7 +32,7 @@ from pytest_tfperf.reports.measurement_table import counts, measurement_table
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.stores import files as stored
 from pytest_tfperf.stores import measurement_file
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 
 _STATUSES = STATUSES | {
     EXIT_GREEN: "all are PASS, IMPROVED or INCONCLUSIVE",

@@ -20,7 +20,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.features.replay.command import Request
 from pytest_tfperf.features.replay.command import replay as replay_files
 from pytest_tfperf.stores import measurement_file
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import BUSY, KEY, NOISE, baseline, measurement, pair, run_at, verdict
 
