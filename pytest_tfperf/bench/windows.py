@@ -216,6 +216,10 @@ def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
     Raises:
         MeasurementError: from the worker.
     """
+    if not plan.also:
+        return run
+    if not plan.also:
+        return run
     wanted = [figure.name for figure in plan.also]
     measured = [name for name in wanted if name != LOSS]
     of_ranks = training.figures(measured) if measured else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import Final
 
 from pytest_tfperf.lines import without_passwords
@@ -44,9 +44,8 @@ _OF_NO_SPEED: Final = (
 )
 
 
-def is_speed_variable(name: str) -> bool:
-    """Whether a variable may change the speed, apart from those that choose devices."""
-    return name not in _OF_NO_SPEED and any(fnmatchcase(name, known) for known in NAMES)
+NAME: Final = re.compile(rf"(?!({'|'.join(_OF_NO_SPEED)})$)({'|'.join(map(translate, NAMES))})")
+"""Matches the name of a variable that may change the speed, apart from those that choose devices."""
 
 
 def speed_variables(variables: Mapping[str, str]) -> str:
@@ -55,7 +54,7 @@ def speed_variables(variables: Mapping[str, str]) -> str:
     Passwords are hidden.
     """
     texts = []
-    for name in filter(is_speed_variable, sorted(variables)):
+    for name in filter(NAME.match, sorted(variables)):
         value = without_passwords(os.fsencode(variables[name]).decode(errors="replace"))
         if value.strip():
             texts.append(f"{name}={'_'.join(value.split())}")

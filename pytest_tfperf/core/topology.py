@@ -392,7 +392,7 @@ class Topology:
     def on_cpu(self) -> Topology:
         """Return the host without its GPUs; `take(n)` then gives n virtual CPU devices."""
         why = self.why_no_gpus or "the test runs on the CPU"
-        return replace(self._only((), Devices(kind=DeviceKind.CPU, count=0)), why_no_gpus=why)
+        return replace(self, gpus=(), links=(), devices=Devices(kind=DeviceKind.CPU, count=0), why_no_gpus=why)
 
     def split(self) -> Topology:
         """Return the fastest GPU alone; `take(n)` then splits it into n logical GPUs, to try multi-GPU code on one GPU.

@@ -14,9 +14,8 @@ import psutil
 
 from pytest_tfperf.core.topology import Gpu
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.hardware.host_usage import process_name
-from pytest_tfperf.hardware.nvml import ask, gives_our_pids
-from pytest_tfperf.hardware.sampler import opened
+from pytest_tfperf.hardware.nvml import ask, gives_our_pids, opened
+from pytest_tfperf.hardware.sampler import process_name
 
 _INTERVAL_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0  # a call into the driver of a GPU that fell off the bus may never return

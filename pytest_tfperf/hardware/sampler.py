@@ -1,27 +1,36 @@
-"""Polls the host and GPUs once a second while a run is measured, from a thread of the driver.
+"""Polls the host and the GPUs once a second while a run is measured, from a thread of the driver.
 
-Of a GPU it reads temperature, clocks, power, throttle reasons, and its use by other processes.
+Of the host: our CPU time and that of others, steal, swapping, load, clock and memory, each between two polls.
 """
 
 from __future__ import annotations
 
+import math
+import os
+import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cache
+from heapq import nlargest
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
-from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
-from pytest_tfperf.hardware.host_usage import HostUsage
-from pytest_tfperf.hardware.nvml import WAKE_SECONDS, NvmlError, ask, gives_our_pids, session
+import psutil
+
+from pytest_tfperf.core.telemetry import Telemetry, merged
+from pytest_tfperf.hardware.host import cpu_quota
+from pytest_tfperf.hardware.nvml import WAKE_SECONDS, gives_our_pids, opened, read_gpus
+
+T = TypeVar("T")
 
 _INTERVAL_SECONDS = 1.0
 _STOP_SECONDS = 5.0  # a call into the driver of a GPU that fell off the bus may never return
 # The kernel counts CPU time in ticks of 10 ms, of which fewer than ten are too coarse.
 _SHORTEST_SECONDS = 0.1
-_MPS = "nvidia-cuda-mps"  # how the names of its server and its control daemon begin
-_USE_SECONDS = 1.0  # NVML averages a process's use over up to a second; a shorter time may give nothing
+_MOST_NAMED = 5  # processes in one poll
 
 
 class Sampler:
@@ -82,114 +91,229 @@ class Sampler:
         with ExitStack() as stack:
             stack.callback(self._found.set)  # even where this thread fails: `stop` must not wait for it
             host = HostUsage(besides=self._ours)
-            nvml, handles = opened(stack, self._nvml, self._uuids)
+            nvml, other_process = None, None
+            handles: Mapping[str, Any] = {}
+            if self._uuids:
+                nvml, handles = opened(stack, self._nvml, self._uuids)
+                other_process = host.other_process if self._knows_pids() else None
             self._found.set()
-            other_process = host.other_process if self._knows_pids() else None
             ended = False
             while not ended:
                 ended = self._ended.wait(_INTERVAL_SECONDS)
                 poll = host.poll()
-                self._polls.append(replace(poll, gpus=read_gpus(nvml, handles, other_process)))
+                if handles:
+                    poll = replace(poll, gpus=read_gpus(nvml, handles, other_process))
+                self._polls.append(poll)
 
 
-def opened(stack: ExitStack, nvml: Any, uuids: Collection[str]) -> tuple[Any, Mapping[str, Any]]:
-    """NVML, initialised until the stack ends, and the handles of `handles_of`; None for NVML without a driver."""
-    known = None
-    if uuids:
-        with suppress(NvmlError):
-            known = stack.enter_context(session(nvml))
-    return known, handles_of(known, uuids)
+# The host
 
 
-def handles_of(nvml: Any, uuids: Iterable[str]) -> Mapping[str, Any]:
-    """NVML's handle of each GPU or MIG device; None for a device that it does not find.
+class CpuSeconds(NamedTuple):
+    """CPU time since boot, summed over the CPUs that we may run on."""
 
-    Ask once and not at each poll: while it searches, NVML may wake other GPUs too.
-    """
-    # Bytes, because the package pynvml takes no text.
-    return {uuid: None if nvml is None else ask(nvml, "nvmlDeviceGetHandleByUUID", uuid.encode()) for uuid in uuids}
+    busy: float
+    idle: float
+    stolen: float
 
 
-def read_gpus(
-    nvml: Any, handles: Mapping[str, Any], other_process: Callable[[int], str | None] | None
-) -> tuple[GpuTelemetry, ...]:
-    """The state of each GPU or MIG device; a fact that the driver does not report is None.
+class ProcessSeconds(NamedTuple):
+    """CPU time of a process, and of its children that ended and that it waited for."""
+
+    own: float
+    reaped: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """The kernel's counters at one moment.
 
     Args:
-        nvml: pynvml, initialised; None where there is no driver, so that no fact is known.
-        handles: of the GPUs and MIG devices, by `handles_of`.
-        other_process: returns the name of a process; "" if it is ours, None if there is no such process. None instead
-            of it where NVML's pids can't be looked up (`nvml.gives_our_pids`): then other processes are not known.
+        monotonic_seconds: the time of the reading.
+        cpu: None where the kernel does not report it.
+        swapped_bytes: in and out of swap since boot, of the whole machine; None where the kernel does not report it.
+        processes: by pid, every process that we may see.
+        ours: pids of this process and of all that it started.
     """
-    return tuple(_read(nvml, uuid, handle, other_process) for uuid, handle in handles.items())
+
+    monotonic_seconds: float
+    cpu: CpuSeconds | None = None
+    swapped_bytes: int | None = None
+    processes: Mapping[int, ProcessSeconds]
+    ours: frozenset[int]
 
 
-def _read(nvml: Any, uuid: str, handle: Any, other_process: Callable[[int], str | None] | None) -> GpuTelemetry:
-    if handle is None:
-        return GpuTelemetry(uuid=uuid)
-    mig = uuid.startswith("MIG-")
-    gpu = ask(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle) if mig else handle
-    milliwatts = ask(nvml, "nvmlDeviceGetPowerUsage", gpu)
-    limit_milliwatts = ask(nvml, "nvmlDeviceGetEnforcedPowerLimit", gpu)
-    rates = ask(nvml, "nvmlDeviceGetUtilizationRates", gpu)
-    pids = _computing(nvml, handle)
-    others = None if pids is None or other_process is None else _other_processes(nvml, handle, pids, other_process)
-    of_all = _computing(nvml, gpu) if mig and others is not None else None
-    return GpuTelemetry(
-        uuid=uuid,
-        temperature_celsius_max=ask(nvml, "nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
-        sm_clock_mhz_median=ask(nvml, "nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),
-        power_watts_mean=None if milliwatts is None else milliwatts / 1000,
-        power_limit_watts_max=None if limit_milliwatts is None else round(limit_milliwatts / 1000),
-        utilisation_fraction_mean=None if rates is None else rates.gpu / 100,
-        throttled_fractions=_throttles(nvml, gpu),
-        other_processes=others,
-        processes_max=None if pids is None else len(pids),
-        neighbours_max=None if of_all is None or pids is None else len(of_all - pids),
+class HostUsage:
+    """Polls the host; each poll covers the time since the previous poll.
+
+    Args:
+        root: pid of a process that is ours, with all its descendants; None for this process.
+        besides: pids of further processes of ours, such as ranks that Slurm's daemon started.
+    """
+
+    def __init__(self, root: int | None = None, besides: Collection[int] = ()) -> None:
+        self._root = os.getpid() if root is None else root
+        self._cpus = frozenset(os.sched_getaffinity(0))
+        self._quota = cpu_quota()
+        self._last = read_counters(self._cpus, our_processes(self._root, besides))
+
+    def poll(self) -> Telemetry:
+        """The host since the last poll, without GPUs."""
+        before = self._last
+        self._last = read_counters(self._cpus, our_processes(self._root, before.ours))
+        return usage_between(before, self._last, len(self._cpus), self._quota)
+
+    def other_process(self, pid: int) -> str | None:
+        """The name of a process; "" if it is ours, None if there is no such process."""
+        return "" if pid in self._last.ours else process_name(pid)
+
+
+def usage_between(before: Counters, after: Counters, cpus: int, quota: float | None = None) -> Telemetry:
+    """The use of the host between two readings, with the present load, clock and memory.
+
+    Args:
+        before, after: the readings.
+        cpus: the number of CPUs that we may run on.
+        quota: our quota of their time, in cores; None without a quota.
+    """
+    seconds = max(after.monotonic_seconds - before.monotonic_seconds, 1e-3)
+    usable = min(cpus, quota or cpus)
+    others = idle = stolen = swapped = None
+    if before.cpu is not None and after.cpu is not None:
+        # Under a quota, others take time from us only beyond the cores that we may not use.
+        beyond_quota = seconds * (cpus - usable)
+        busy, taken = after.cpu.busy - before.cpu.busy, after.cpu.stolen - before.cpu.stolen
+        others = _fraction(busy - our_cpu_seconds(before, after) - beyond_quota, seconds * usable)
+        idle = _fraction(after.cpu.idle - before.cpu.idle, seconds * usable)
+        # Under a quota, other containers may run on the CPUs that we leave, and time is stolen from them too.
+        stolen = _fraction(taken, max(seconds * usable, busy + taken))
+    if before.swapped_bytes is not None and after.swapped_bytes is not None:
+        swapped = (after.swapped_bytes - before.swapped_bytes) / seconds
+    grown = {pid: _grown(before, after, pid) for pid in after.processes.keys() - after.ours}
+    busiest = nlargest(_MOST_NAMED, grown, key=grown.__getitem__)
+    load, clock, memory = known(os.getloadavg), known(psutil.cpu_freq), known(psutil.virtual_memory)
+    return Telemetry(
+        seconds=seconds,
+        usable_cores=max(1, math.ceil(usable)),
+        load_average_mean=load[0] if load else None,
+        cpu_mhz_median=(clock.current if clock else None) or None,
+        other_cpu_fraction_mean=others,
+        idle_fraction_mean=idle,
+        steal_fraction_mean=stolen,
+        swap_bytes_per_sec_mean=swapped,
+        memory_available_bytes_min=memory.available if memory else None,
+        other_processes={
+            name: grown[pid] / (seconds * usable) for pid in busiest if grown[pid] > 0 and (name := process_name(pid))
+        },
     )
 
 
-def _throttles(nvml: Any, gpu: Any) -> Mapping[str, float] | None:
-    bits = ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", gpu)  # from R535 on
-    if bits is None:
-        bits = ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", gpu)  # the name that older drivers know
-    return None if bits is None else {reason.value: 1.0 for i, reason in enumerate(Throttle) if bits & 1 << i}
+def _fraction(seconds: float, of_seconds: float) -> float:
+    # Counters are read one after the other, and the kernel's idle count has been seen to step back.
+    return min(1.0, max(0.0, seconds / of_seconds))
 
 
-def _computing(nvml: Any, handle: Any) -> set[int] | None:
-    """The processes that compute on a GPU or MIG device, without graphics (a desktop); None without a list of them."""
-    computing = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
-    if computing is None:  # drivers before R510 know the second version of the function
-        computing = ask(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", handle)
-    if computing is None:
-        return None
-    clients = ask(nvml, "nvmlDeviceGetMPSComputeRunningProcesses", handle) or []
-    return {entry.pid for entry in [*computing, *clients]}
+def our_cpu_seconds(before: Counters, after: Counters) -> float:
+    """CPU time that we used: the growth of our sum, which holds when a child ends and its parent waits for it.
 
-
-def _other_processes(
-    nvml: Any, handle: Any, pids: Collection[int], other_process: Callable[[int], str | None]
-) -> Mapping[str, float] | None:
-    """Other processes' shares of the GPU, without MPS' server: it computes for its clients, which NVML lists, too.
-
-    None where none is found, but not all pids could be looked up: they may be of another namespace after all.
+    The time of a child without a waiting parent leaves the sum; the growth of the others is then the better estimate.
     """
-    named = {pid: other_process(pid) for pid in pids}
-    others = {pid: name for pid, name in named.items() if name and not name.startswith(_MPS)}
-    if not others and None in named.values():
-        return None
-    shares = _shares(nvml, handle) if others else None
-    return {name: 1.0 if shares is None else shares.get(pid, 0.0) for pid, name in others.items()}
+    growth = of_survivors = 0.0
+    for counters, sign in ((before, -1), (after, 1)):
+        for pid in counters.ours & counters.processes.keys():
+            growth += sign * sum(counters.processes[pid])
+    for pid in after.ours & after.processes.keys() & before.processes.keys():
+        of_survivors += _grown(before, after, pid)
+    return max(growth, of_survivors)
 
 
-def _shares(nvml: Any, handle: Any) -> dict[int, float] | None:
-    """Pid -> the fraction of the GPU that it used lately; a process that used none may be missing."""
-    since = int((time.time() - _USE_SECONDS) * 1e6)
+def _grown(before: Counters, after: Counters, pid: int) -> float:
+    """CPU seconds that a process used; since its start for a new process."""
+    return after.processes[pid].own - before.processes.get(pid, ProcessSeconds(0.0)).own
+
+
+def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
+    """Read the counters, which takes about 0.02 ms for each process on the machine."""
+    monotonic_seconds = time.monotonic()
+    times = psutil.cpu_times(percpu=True)
+    numbered = dict(zip(cpu_numbers(len(times)), times, strict=True))
+    # A container's /proc/stat may number its CPUs anew: then it shows ours only.
+    times = [numbered[cpu] for cpu in cpus] if numbered.keys() >= set(cpus) else times
+    processes = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            used = process.cpu_times()
+            processes[process.pid] = ProcessSeconds(used.user + used.system, used.children_user + used.children_system)
+    busy = idle = stolen = 0.0
+    for cpu in times:
+        busy += cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq
+        idle += cpu.idle + cpu.iowait
+        stolen += cpu.steal
+    swap = known(psutil.swap_memory)
+    return Counters(
+        monotonic_seconds=monotonic_seconds,
+        cpu=CpuSeconds(busy, idle, stolen) if busy or idle or stolen else None,  # gVisor, for example, writes zeros
+        swapped_bytes=None if swap is None else swap.sin + swap.sout,
+        processes=processes,
+        ours=ours,
+    )
+
+
+@cache
+def cpu_numbers(rows: int) -> Sequence[int]:
+    """The CPU's number of each of psutil's rows, in which offline CPUs are missing.
+
+    Counted from 0 where the kernel does not report them, or has changed them since the rows were read.
+    """
+    with suppress(OSError):
+        numbers = [int(number) for number in re.findall(r"^cpu(\d+) ", Path("/proc/stat").read_text(), re.MULTILINE)]
+        if len(numbers) == rows:
+            return numbers
+    return range(rows)
+
+
+def our_processes(root: int, besides: Collection[int] = ()) -> frozenset[int]:
+    """Pids of `root` and its descendants, of the sessions that these lead, and those `besides`.
+
+    An orphan has lost its parent, but not its session; a process that was ours before stays ours.
+    """
+    ours = {root, *besides}
+    with suppress(psutil.Error):
+        ours |= {child.pid for child in psutil.Process(root).children(recursive=True)}
+    for pid in psutil.pids():
+        with suppress(OSError):
+            if os.getsid(pid) in ours:
+                ours.add(pid)
+    return frozenset(ours)
+
+
+def process_name(pid: int) -> str | None:
+    """ "python (pid 4711)"; None for a process that is gone."""
     try:
-        entries = nvml.nvmlDeviceGetProcessUtilization(handle, since)
-    except nvml.NVMLError as error:
-        # "Not found" is NVML's word for nothing to report, "success" is nvidia-ml-py's.
-        return {} if error.value in (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_SUCCESS) else None
-    # Some drivers add entries without a process, old entries, or thousands of per cent.
-    valid = [entry for entry in entries if entry.pid and entry.smUtil <= 100 and entry.timeStamp >= since]
-    return {entry.pid: entry.smUtil / 100 for entry in sorted(valid, key=lambda entry: entry.timeStamp)}
+        return f"{psutil.Process(pid).name()} (pid {pid})"
+    except psutil.Error:
+        return f"another user's process (pid {pid})" if _is_hidden(pid) else None
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether a process runs that /proc hides (mount option hidepid); a signal tells it from one that is gone."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def pid_in(name: str) -> str:
+    """The pid in a result of `process_name`: "12" of "cc1 (pid 12)"."""
+    return name.rpartition("(pid ")[2].rstrip(")")
+
+
+def known(read: Callable[[], T]) -> T | None:
+    """The result of `read`; None where this kernel or container does not report it, of which psutil may warn."""
+    try:
+        return read()
+    except (OSError, NotImplementedError, AttributeError, RuntimeWarning):
+        return None

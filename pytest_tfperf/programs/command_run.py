@@ -19,17 +19,10 @@ from typing import Protocol
 from pytest_tfperf.core.speed_variables import FACT, speed_variables
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, UserCodeFailed, worded
 from pytest_tfperf.lines import Line
-from pytest_tfperf.workers.failures import (
-    OUT_OF_MEMORY,
-    describe_exit,
-    kernel_oom_kills,
-    last_line,
-    last_lines,
-    of_program,
-)
+from pytest_tfperf.workers.failures import OUT_OF_MEMORY, describe_exit, last_line, last_lines, of_program
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
-from pytest_tfperf.workers.process_end import kill_group, kill_marked, started_at
+from pytest_tfperf.workers.process_end import kernel_oom_kills, kill_group, kill_marked, started_at
 from pytest_tfperf.workers.processes import KILL_SECONDS
 
 GRACE_SECONDS = 3.0
@@ -119,7 +112,7 @@ class CommandRun:
 
     def __init__(self, prepared: PreparedCommand) -> None:
         self.log = str(prepared.log)
-        self.environment: Mapping[str, str] = {**prepared.facts, FACT: speed_variables(prepared.environment)}
+        self.environment: Mapping[str, str] = {**prepared.facts, FACT: speed_variables(prepared.command.env)}
         self.silence_seconds = prepared.silence_seconds
         self._scratch = prepared.scratch
         self._cancel, self._ended_ranks = prepared.cancel, prepared.ended_ranks
@@ -131,12 +124,13 @@ class CommandRun:
             raise
 
     def _start(self, prepared: PreparedCommand) -> None:
-        argv, folder = prepared.argv, prepared.folder
-        _require_program(argv[0], folder, prepared.environment.get("PATH", os.defpath))
+        command = prepared.command
+        argv, folder = command.words, Path(command.cwd)
+        _require_program(argv[0], folder, command.env.get("PATH", os.defpath))
         python, *supervisor = Interpreter(sys.executable).command("pytest_tfperf.programs.supervisor")
         with worded(prepared.log, "written", "Correct the permissions of its folder", kind=MeasurementError):
             self._log = BoundedLog(prepared.log)
-        output, writing_end = _terminal() if prepared.terminal else os.pipe()
+        output, writing_end = _terminal() if command.terminal else os.pipe()
         self._output = os.fdopen(output, "rb", buffering=0)
         # Whatever the program starts inherits these. By them orphans are found if the supervisor is killed.
         mark = secrets.token_hex(8)
@@ -149,7 +143,7 @@ class CommandRun:
                 stdin=subprocess.DEVNULL,
                 stdout=writing_end,
                 stderr=subprocess.STDOUT,
-                env={"PYTHONUNBUFFERED": "1", **prepared.environment, _MARK: mark},
+                env={"PYTHONUNBUFFERED": "1", **command.env, _MARK: mark},
                 cwd=folder,
                 start_new_session=True,
             )

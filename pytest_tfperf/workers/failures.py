@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -139,15 +138,6 @@ _FRAME = re.compile(r'File "(?P<file>/[^"]*)", line \d+')  # compiled modules na
 _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python\d+\.\d+/|/__autograph_generated_")
 
 
-def kernel_oom_kills() -> int:
-    """The kernel's counter of processes that its out-of-memory killer has ended since boot; 0 without a counter."""
-    try:
-        counters = Path("/proc/vmstat").read_text(encoding="ascii")
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in counters.splitlines() if line.startswith("oom_kill "))
-
-
 def log_warnings(log: str) -> str:
     """The names of the warnings in the first MiB of a log, "no_pinned_memory+no_cuda"; "none" without any."""
     try:
@@ -184,19 +174,6 @@ def hint_of_full(text: str) -> str:
     """As `hint_of`, for a full disk and the like, in the end of a log or in an error's text."""
     found = is_full(_cause(text))
     return f". {dict(_FULL)[found]}" if found else ""
-
-
-@contextmanager
-def worded_start(what: str) -> Iterator[None]:
-    """Raise an error of the system at a start, such as a full disk, too many open files, or no memory for a fork.
-
-    Raises:
-        MeasurementError: "WHAT could not be started: REASON", with the next step where it is known.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise MeasurementError(f"{what} could not be started: {error}{hint_of_full(str(error))}") from error
 
 
 def is_full(text: str) -> str:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import secrets
 import shutil
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from pytest_tfperf.core import speed_variables
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.core.speed_variables import is_speed_variable
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, TfperfError
-from pytest_tfperf.workers.failures import worded_start
+from pytest_tfperf.workers.failures import hint_of_full
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles, gpus_of_program, gpus_shown
+from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.processes import ForkServer, Process, start_process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
@@ -79,6 +84,89 @@ def _advice(devices: Devices) -> str:
     )
 
 
+@contextmanager
+def worded_start(what: str) -> Iterator[None]:
+    """Raise an error of the system at a start, such as a full disk, too many open files, or no memory for a fork.
+
+    Raises:
+        MeasurementError: "WHAT could not be started: REASON", with the next step where it is known.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise MeasurementError(f"{what} could not be started: {error}{hint_of_full(str(error))}") from error
+
+
+def gpus_shown(devices: Devices) -> dict[str, str]:
+    """The environment variable that says which GPUs of this machine a process sees."""
+    if devices.gpu_uuids:
+        return {"CUDA_VISIBLE_DEVICES": ",".join(devices.gpu_uuids)}
+    # A process on CPUs must not take a GPU's memory.
+    return {"CUDA_VISIBLE_DEVICES": "-1"} if devices.kind is DeviceKind.CPU else {}
+
+
+def gpus_of_program(devices: Devices) -> dict[str, str]:
+    """As `gpus_shown`, for a program on this machine: by index where possible.
+
+    DeepSpeed, vLLM and others call int() on each entry (microsoft/DeepSpeed#5278, vllm-project/vllm#13815).
+    """
+    if not devices.gpu_indices:
+        return gpus_shown(devices)
+    indices = ",".join(map(str, devices.gpu_indices))
+    return {"CUDA_VISIBLE_DEVICES": indices, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+_LOGS_KEPT_SECONDS = 30 * 86_400.0
+# Exactly as `WorkerFiles` names them: the folder may be a project's own `logs/`.
+_OUR_LOG = re.compile(r"(worker|server)-\d{8}-\d{6}-\d+-[0-9a-f]{4}(-\d+(-engine|-command|-rank\d+)?)?\.log")
+
+_SCRATCH = "tfperf-worker-"
+_SCRATCH_KEPT_SECONDS = 2 * 86_400.0  # longer than any worker lives
+
+
+class WorkerFiles:
+    """Names the files of one launcher's workers, so that no two launchers share a file."""
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
+        # pytest in a container may always have the same pid, and a comparison starts two launchers in one second.
+        self._name = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}-{secrets.token_hex(2)}"
+
+    @property
+    def server_log(self) -> Path:
+        """The fork server's log."""
+        return self._logs / f"server-{self._name}.log"
+
+    def worker_log(self, number: int, part: str = "") -> Path:
+        """The log of a worker, or of a part of a job on several nodes: "engine", "rank0" or "command"."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        end = f"-{part}" if part else ""
+        return self._logs / f"worker-{self._name}-{number}{end}.log"
+
+    def new_scratch_folder(self) -> Path:
+        """An empty folder for one worker's temporary files."""
+        return Path(tempfile.mkdtemp(prefix=_SCRATCH))
+
+    def remove_old(self) -> None:
+        """Remove our logs that are older than a month, and temporary folders that killed sessions left."""
+        for log in self._logs.glob("*.log"):
+            if _OUR_LOG.fullmatch(log.name) and _is_older(log, _LOGS_KEPT_SECONDS):
+                with suppress(OSError):
+                    log.unlink()
+        for scratch in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+            if _is_older(scratch, _SCRATCH_KEPT_SECONDS):
+                shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _is_older(path: Path, seconds: float) -> bool:
+    """Whether it belongs to this user and was last written longer ago than this."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return status.st_uid == os.getuid() and status.st_mtime < time.time() - seconds
+
+
 # Beside the variables that change the speed, libraries read these once, at import. If one of all of them changes, a new
 # fork server is needed.
 _READ_AT_IMPORT = ("TF_", "KERAS_", "CUDA_", "PYTHON")
@@ -131,17 +219,15 @@ class LocalLauncher:
         with worded_start("it"):
             log, scratch = self._files.worker_log(self._started), self._files.new_scratch_folder()
         folder = self._interpreter.user_folder(str(command.cwd))
+        environment = {
+            **self._interpreter.environment(),
+            "PWD": str(folder),  # else it is pytest's, and leads a program to the current code
+            **gpus_of_program(devices),
+            "TMPDIR": str(scratch),
+            **command.env,
+        }
         return PreparedCommand(
-            argv=self._interpreter.user_command(command.words),
-            environment={
-                **self._interpreter.environment(),
-                "PWD": str(folder),  # else it is pytest's, and leads a program to the current code
-                **gpus_of_program(devices),
-                "TMPDIR": str(scratch),
-                **command.env,
-            },
-            folder=folder,
-            terminal=command.terminal,
+            command=replace(command, argv=self._interpreter.user_command(command.words), cwd=folder, env=environment),
             log=log,
             silence_seconds=self._silence_seconds,
             facts=self._interpreter.facts(command),
@@ -224,7 +310,7 @@ class LocalLauncher:
         now = {
             name: value
             for name, value in os.environ.items()
-            if name.startswith(_READ_AT_IMPORT) or is_speed_variable(name)
+            if name.startswith(_READ_AT_IMPORT) or speed_variables.NAME.match(name)
         }
         if self._server is not None and (self._server.has_ended() or now != self._imported_under):
             self._server.close()

@@ -88,6 +88,15 @@ def _is_same(descriptor: Path, output: os.stat_result) -> bool:
         return False
 
 
+def kernel_oom_kills() -> int:
+    """The kernel's counter of processes that its out-of-memory killer has ended since boot; 0 without a counter."""
+    try:
+        counters = Path("/proc/vmstat").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in counters.splitlines() if line.startswith("oom_kill "))
+
+
 # A client of CUDA's Multi-Process Service (MPS) that is killed while its work is on the GPU may leave the server, and
 # with it all other clients, in an undefined state (NVIDIA's "Multi-Process Service", on early termination). So a worker
 # gets time to end by itself, and before a signal the server is asked to end the client's contexts, which Volta and

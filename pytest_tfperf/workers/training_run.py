@@ -7,6 +7,7 @@ import select
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pytest_tfperf.core.job import Cluster, Job
@@ -95,15 +96,15 @@ class TrainingRun:
             worker.begin("steps")
         # A rank that only lends its devices to rank 0 sees no batch, so it can't count the tokens.
         counting = ready[:1] if self._lends else ready
-        self.examples_per_step: int = self._agreed("examples per step", _each(counting, "examples_per_step"))
-        replicas = self._agreed("replicas", _each(ready, "replicas"))
+        self.examples_per_step: int = self._agreed("examples_per_step", counting)
+        replicas = self._agreed("replicas", ready)
         if job.is_distributed and replicas != job.nodes * job.devices.count:
             raise MeasurementError(
                 f"{replicas} replicas train together, not one on each of {job.nodes} x {job.devices.count} devices: "
                 f"some did not join",
                 next_step=f"The log of rank 0: {self.log}",
             )
-        self.compile_seconds: float = max(_each(ready, "compile_seconds"))
+        self.compile_seconds: float = max(map(itemgetter("compile_seconds"), ready))
         self.unit: str = ready[0]["unit"]
         self.fetches: bool = ready[0]["fetches"]
         self.environment: Mapping[str, str] = ready[0]["environment"]
@@ -128,15 +129,13 @@ class TrainingRun:
                 train one model.
         """
         windows = self._answers("window")
-        losses = _each(windows, "loss")
-        first = losses[0]
-        if first is not None and math.isfinite(first) and not all(self._is_same(loss, first) for loss in losses):
-            self._agreed("loss", losses)
-        return Window(
-            steps=self._agreed("steps", _each(windows, "steps")),
-            seconds=max(_each(windows, "seconds")),
-            loss=first,
-        )
+        first = windows[0]["loss"]
+        if first is not None and math.isfinite(first):
+            for window in windows:
+                if not self._is_same(window["loss"], first):
+                    self._agreed("loss", windows)
+        seconds = max(map(itemgetter("seconds"), windows))
+        return Window(steps=self._agreed("steps", windows), seconds=seconds, loss=first)
 
     def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
         """The profile of a step; a fact that the workers can't measure is None.
@@ -296,13 +295,14 @@ class TrainingRun:
             return longest.silent(round(silence, 1)).at("", f"and so {errors[blamed].fact}")
         return errors[blamed].at("", f"nothing was heard of {_names(quiet)} meanwhile")
 
-    def _agreed(self, what: str, values: Sequence[Any]) -> Any:
-        """The value that all ranks report."""
-        if all(value == values[0] for value in values):
+    def _agreed(self, name: str, answers: Sequence[Mapping[str, Any]]) -> Any:
+        """The item that is the same in the answers of all ranks."""
+        values = list(map(itemgetter(name), answers))
+        if values.count(values[0]) == len(values):
             return values[0]
         each = ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(values))
         raise MeasurementError(
-            f"the ranks do not train one model: they differ in {what} ({each})",
+            f"the ranks do not train one model: they differ in {name.replace('_', ' ')} ({each})",
             next_step=f"Do all of them have the same code, and the same TensorFlow? The log of rank 0: {self.log}",
         )
 
@@ -324,10 +324,6 @@ def _fault(worker: WorkerRun) -> Fault:
 
 def _names(workers: Sequence[WorkerRun]) -> str:
     return ", ".join(worker.name for worker in workers)
-
-
-def _each(answers: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    return [answer[name] for answer in answers]
 
 
 def _known(profiles: Sequence[StepProfile], name: str) -> list[float]:

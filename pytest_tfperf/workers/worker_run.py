@@ -25,6 +25,7 @@ from pytest_tfperf.errors import (
 from pytest_tfperf.lines import Line
 from pytest_tfperf.workers import failures
 from pytest_tfperf.workers.interpreters import require_usable_import
+from pytest_tfperf.workers.process_end import kernel_oom_kills
 from pytest_tfperf.workers.processes import Process
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Silence
 
@@ -80,7 +81,7 @@ class WorkerRun:
         silence_seconds: float,
         on_hang: Callable[[], None] = lambda: None,
         name: str = _THE_WORKER,
-        oom_kills: Callable[[], int] = failures.kernel_oom_kills,
+        oom_kills: Callable[[], int] = kernel_oom_kills,
     ) -> None:
         self.log = str(log)
         self._process = process

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from pytest_tfperf.bench.disturbance_guard import Observation
-from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, STEADY_SECONDS, GpuWarmUp
+from pytest_tfperf.bench.disturbance_guard import MOST_SECONDS, STEADY_SECONDS, GpuWarmUp, Observation
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 
 

@@ -13,8 +13,8 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from pytest_tfperf.hardware import host_usage
-from pytest_tfperf.hardware.host_usage import (
+from pytest_tfperf.hardware import sampler
+from pytest_tfperf.hardware.sampler import (
     Counters,
     CpuSeconds,
     HostUsage,
@@ -100,13 +100,13 @@ def test_cpus_are_counted_by_their_numbers_where_some_are_offline(monkeypatch):
 
     rows = [Row(user=float(cpu)) for cpu in (0, 2, 4, 6)]
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu: rows)
-    monkeypatch.setattr(host_usage, "cpu_numbers", lambda rows: [0, 2, 4, 6])
+    monkeypatch.setattr(sampler, "cpu_numbers", lambda rows: [0, 2, 4, 6])
     assert read_counters({2, 6}, frozenset()).cpu.busy == 8
     assert read_counters({2, 3}, frozenset()).cpu.busy == 12, "renumbered: all are ours"
 
 
 def test_the_kernels_numbers_are_those_of_psutils_rows():
-    assert set(host_usage.cpu_numbers(len(psutil.cpu_times(percpu=True)))) >= os.sched_getaffinity(0)
+    assert set(sampler.cpu_numbers(len(psutil.cpu_times(percpu=True)))) >= os.sched_getaffinity(0)
 
 
 def test_what_the_kernel_does_not_report_is_none():

@@ -13,8 +13,8 @@ import pytest
 
 from pytest_tfperf.core.topology import Gpu
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.hardware.host_usage import process_name
 from pytest_tfperf.hardware.memory import Held, held, of_children, on_gpus
+from pytest_tfperf.hardware.sampler import process_name
 from tests.helpers.nvml_scenarios import FOREIGN_PID, GIB, SCENARIOS
 from tests.helpers.stand_in_libraries import NvmlScenario
 

@@ -12,8 +12,8 @@ import pytest
 
 from pytest_tfperf.core.telemetry import GpuTelemetry
 from pytest_tfperf.hardware import sampler as sampler_module
-from pytest_tfperf.hardware.nvml import gives_our_pids
-from pytest_tfperf.hardware.sampler import Sampler, handles_of, read_gpus
+from pytest_tfperf.hardware.nvml import gives_our_pids, handles_of, read_gpus
+from pytest_tfperf.hardware.sampler import Sampler
 from tests.helpers.fake_nvml import FakeNvml, MigDevice, Now
 from tests.helpers.machines import load
 from tests.helpers.patience import wait_for

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.workers.launcher import WorkerFiles
+from pytest_tfperf.workers.local import WorkerFiles
 
 DAY_SECONDS = 86_400
 

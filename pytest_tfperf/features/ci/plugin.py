@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.bench.feature import Feature
@@ -23,11 +23,6 @@ COMMENT: Final = output_file(
     "file that gets the session's comment on a pull request, which `tfperf comment` writes there",
     is_option=False,
 )
-
-
-def asked(settings: Settings) -> bool:
-    """Whether pytest writes JUnit XML, which gets properties, or a job of GitHub reads annotations and a summary."""
-    return settings.writes_junit or any(os.environ.get(name) for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"))
 
 
 def prepare(settings: Settings) -> None:
@@ -54,7 +49,8 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[Line | st
 
 FEATURE: Final = Feature(
     settings=(MARKDOWN, COMMENT),
-    asked=asked,
+    variables=("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"),  # a job reads annotations and a summary
+    asked=attrgetter("writes_junit"),  # JUnit XML gets properties
     prepare=prepare,
     properties=properties,
     session_ended=session_ended,

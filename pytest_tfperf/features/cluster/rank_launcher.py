@@ -14,16 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_tfperf.core import speed_variables
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job, digest
 from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.core.speed_variables import is_speed_variable
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.cluster.engine import Engine
-from pytest_tfperf.workers.failures import describe_exit, last_line, last_lines, read_end, worded_start
+from pytest_tfperf.workers.failures import describe_exit, last_line, last_lines, read_end
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Launcher, PreparedCommand, WorkerFiles, gpus_shown
+from pytest_tfperf.workers.launcher import Launcher, PreparedCommand
+from pytest_tfperf.workers.local import WorkerFiles, gpus_shown, worded_start
 from pytest_tfperf.workers.process_end import kill_group
 from pytest_tfperf.workers.processes import Process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
@@ -289,9 +290,12 @@ class ClusterLauncher:
         ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.env)
         variables = ["PYTHONPATH", *ours, *_settings()]
         return PreparedCommand(
-            argv=self._nodes.engine.command(nodes, command.ranks_per_node, argv, variables),
-            environment={**interpreter.environment(), **ours},
-            folder=interpreter.user_folder(str(command.cwd)),
+            command=replace(
+                command,
+                argv=self._nodes.engine.command(nodes, command.ranks_per_node, argv, variables),
+                env={**interpreter.environment(), **ours},
+                cwd=interpreter.user_folder(str(command.cwd)),
+            ),
             log=log,
             silence_seconds=self._nodes.silence_seconds,
             facts=interpreter.facts(command),
@@ -361,5 +365,5 @@ def _visible(command: Command, devices: Devices) -> dict[str, str]:
 
 def _settings() -> list[str]:
     """Names of this process's variables that change computations or their speed, and so must be the same for ranks."""
-    names = {name for name in os.environ if name.startswith(_PASSED_ON) or is_speed_variable(name)}
+    names = {name for name in os.environ if name.startswith(_PASSED_ON) or speed_variables.NAME.match(name)}
     return sorted(names - _OWN)

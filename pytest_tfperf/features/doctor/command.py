@@ -46,8 +46,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.features.doctor.framework_fitness import gpus_seen_by, installed
     from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings, start_of_cuda
     from pytest_tfperf.hardware.host import read_host
-    from pytest_tfperf.hardware.host_usage import process_name
     from pytest_tfperf.hardware.nvml import gives_our_pids
+    from pytest_tfperf.hardware.sampler import process_name
 
     if not 0.1 <= arguments.seconds <= 3600:
         raise TfperfError(f"--seconds={arguments.seconds:g}: give 0.1 to 3600, as the kernel counts ticks of 10 ms")

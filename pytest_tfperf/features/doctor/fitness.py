@@ -13,7 +13,7 @@ from typing import Self
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.hardware.host import ROOT, cpu_quota, host_facts, text_of
-from pytest_tfperf.hardware.host_usage import HostUsage, cpu_numbers, known, pid_in
+from pytest_tfperf.hardware.sampler import HostUsage, cpu_numbers, known, pid_in
 from pytest_tfperf.reports.numbers import counted, size, whole_percent
 
 

@@ -15,9 +15,18 @@ from pytest_tfperf.features.doctor.fitness import Check, Finding, Level, cpu_lis
 from pytest_tfperf.features.doctor.framework_fitness import Framework, code_findings, framework_findings
 from pytest_tfperf.hardware.discovery import Card, read_cards, visible_gpus
 from pytest_tfperf.hardware.host import ROOT
-from pytest_tfperf.hardware.host_usage import pid_in, process_name
-from pytest_tfperf.hardware.nvml import SWITCH, NvmlError, answer_of, ask, driver_hangs, nvlink_ends, session
-from pytest_tfperf.hardware.sampler import handles_of, read_gpus
+from pytest_tfperf.hardware.nvml import (
+    SWITCH,
+    NvmlError,
+    answer_of,
+    ask,
+    driver_hangs,
+    handles_of,
+    nvlink_ends,
+    read_gpus,
+    session,
+)
+from pytest_tfperf.hardware.sampler import pid_in, process_name
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.run import slowed_down
 

@@ -22,6 +22,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.programs.formats import TF_CNN_STEP
 from pytest_tfperf.programs.reading import to_float
+from pytest_tfperf.workers import catalogue
 
 # Control sequences (colours, cursor movements), and those that set a terminal's title or a link.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
@@ -30,11 +31,12 @@ _MESSAGES = ("log", "message", "msg", "MESSAGE", "textPayload", "text", "line")
 
 _EVALUATION, _TRAINING, _FORWARD_ONLY = "evaluation", "training", "forward only"
 _MODEL, _MODE, _BATCH, _DEVICES, _VARIABLES = "Model", "Mode", "Batch size per device", "Devices", "Variables"
-_FP16 = "--use_fp16"
+_DATASET, _FP16 = "Dataset", "--use_fp16"
 # Several workers' lines can run into each other: a value ends before the next label.
 _END = r"(?=[\s\"\\]|$|[A-Z])"
 _FACTS = {
     _MODEL: rf"\bModel:[ \t]+([a-z][a-z0-9_.]*){_END}",
+    _DATASET: rf"\bDataset:[ \t]+([a-z][a-z0-9_]*(?: \(synthetic\))?){_END}",
     _MODE: rf"\bMode:[ \t]+(training \+ evaluation|training|evaluation|forward[- ]only){_END}",
     _BATCH: r"(?<![\w.])(\d{1,9})(?:\.0)? per device\b",
     _DEVICES: r"\bDevices:[ \t]+(\[[^\]]+\])",
@@ -44,7 +46,7 @@ _FACTS = {
     r".*?[\s'\"](--?(?:no)?use_fp16\b(?:[= ]'?\"?\w+)?)",
 }
 _PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in _FACTS.items()}
-_LIKE_A_FACT = re.compile(r"(?:Model|Mode|Devices|Variables):[ \t]|per device|tf_cnn_benchmarks")
+_LIKE_A_FACT = re.compile(r"(?:Model|Dataset|Mode|Devices|Variables):[ \t]|per device|tf_cnn_benchmarks")
 _NO_FP16 = re.compile(r"--?nouse|[= ]['\"]*(?:0|f|false|n|no)$", re.IGNORECASE)
 _UPDATES = {update.value: update for update in VariableUpdate} | {
     "collective_all_reduce": VariableUpdate.COLLECTIVE,
@@ -163,6 +165,8 @@ class Log:
             yield _BATCH, str(workload.batch_size), int(batch) in (0, workload.batch_size)
         if update := stated.get(_VARIABLES):
             yield _VARIABLES, workload.variable_update, _UPDATES.get(update) is workload.variable_update
+        if dataset := stated.get(_DATASET):
+            yield _DATASET, f"input_pipeline={workload.input_pipeline}", _same_data(dataset, workload.input_pipeline)
         if fp16 := stated.get(_FP16):
             yield _FP16, workload.precision, fp16 == str(workload.precision is Precision.MIXED_FLOAT16)
 
@@ -170,6 +174,13 @@ class Log:
 def _names_in(devices: Fact | None) -> tuple[str, ...]:
     """TensorFlow's names of the devices in a fact."""
     return tuple(re.findall(r"'([^']*)'", devices.value)) if devices else ()
+
+
+def _same_data(dataset: str, pipeline: str) -> bool:
+    """Whether the input agrees: tf_cnn_benchmarks' synthetic images are on the device; a user's may be anything."""
+    if dataset.endswith("(synthetic)"):
+        return pipeline not in catalogue.names("pipelines") or not catalogue.data_set_of(pipeline)
+    return pipeline != "device"
 
 
 def _plain(model: str) -> str:

@@ -17,10 +17,10 @@ from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.features.replay.replay import Request
-from pytest_tfperf.features.replay.replay import replay as replay_files
+from pytest_tfperf.features.replay.command import Request
+from pytest_tfperf.features.replay.command import replay as replay_files
 from pytest_tfperf.stores import measurement_file
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import BUSY, KEY, NOISE, baseline, measurement, pair, run_at, verdict
 
@@ -144,9 +144,10 @@ def header(
     batch: int = 64,
     devices: str = "['horovod/gpu:0']",
     variables: str = "horovod",
+    dataset: str = "imagenet (synthetic)",
 ) -> str:
     return (
-        f"TensorFlow:  1.15\nModel:       {model}\nDataset:     imagenet (synthetic)\nMode:        {mode}\n"
+        f"TensorFlow:  1.15\nModel:       {model}\nDataset:     {dataset}\nMode:        {mode}\n"
         f"Batch size:  {batch * devices.count(':')} global\n             {batch} per device\nNum batches: 100\n"
         f"Devices:     {devices}\nOptimizer:   sgd\nVariables:   {variables}\n==========\n"
     )
@@ -197,6 +198,7 @@ CONTRADICTIONS = {
     "batch": header(batch=32),
     "devices": header(devices=HOROVOD_4),
     "update": header(variables="distributed_replicated"),
+    "dataset": header(dataset="imagenet"),
     "precision": "$ python tf_cnn_benchmarks.py --use_fp16\n",
     "a log of CPUs": header(devices="['horovod/cpu:0']"),
 }
@@ -216,6 +218,22 @@ def test_a_header_that_contradicts_the_options_is_refused_with_both_sides(
 def test_a_precision_that_the_workload_has_is_no_contradiction(log: Path, tmp_path: Path) -> None:
     path = Path(written(tmp_path, CONTRADICTIONS["precision"] + log.read_text()))
     assert replay(path, *TESTS["azure-test1"], f"{WORKLOAD}-mixed_float16") == NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("dataset", "pipeline", "status"),
+    [
+        ("imagenet (synthetic)", "imagenet", USAGE),
+        ("imagenet (synthetic)", "nets:images", NOT_MEASURED),
+        ("imagenet", "imagenet", NOT_MEASURED),
+        ("imagenet", "nets:images", NOT_MEASURED),
+    ],
+)
+def test_synthetic_data_are_no_data_set_and_real_data_are_not_on_the_device(
+    dataset: str, pipeline: str, status: int, log: Path, tmp_path: Path
+) -> None:
+    path = Path(written(tmp_path, header(dataset=dataset) + log.read_text()))
+    assert replay(path, "azure-nc6-dsvm", "1x1", f"resnet50-b64-horovod-{pipeline}") == status
 
 
 def test_a_users_own_model_may_stand_for_a_name_that_is_no_name_here(log: Path, tmp_path: Path) -> None:

@@ -198,6 +198,7 @@ def stated(log: Log) -> dict[str, str]:
 def test_a_header_states_what_ran() -> None:
     assert stated(parse(HEADER + SHORT + TOTAL, "a.log")) == {
         "Model": "resnet50",
+        "Dataset": "imagenet (synthetic)",
         "Mode": "training",
         "Batch size per device": "64",
         "Devices": "['/gpu:0']",
