@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 def other_side(session: Session) -> OtherSide | None:
     """Return the good state, and the state that is compared with it."""
-    from pytest_tfperf.features.bisect.step import read_step
+    from pytest_tfperf.bench.comparing import OtherSide
+    from pytest_tfperf.features.bisect.step import read
 
-    return None if session.settings.bisect_step is None else read_step(session.settings.bisect_step)
+    return None if session.settings.bisect_step is None else read(OtherSide, session.settings.bisect_step)
 
 
 def session_ended(session: Session, result: SessionResult) -> list[str]:

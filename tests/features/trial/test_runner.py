@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,7 +58,7 @@ class Ran:
     trial: Trial
     code: dict[str, str] = field(default_factory=lambda: {"model.py": "1"})
 
-    def run(self, *, seconds: float | None = None) -> Trial:
+    def run(self, *, seconds: float = math.inf) -> Trial:
         folder, sessions = self.sessions.folder, self.sessions
         trial = read(folder) or self.trial
         show = self.lines.append
