@@ -269,11 +269,11 @@ def _start(history: History, machine: str, tests: list[str], rows: list[Any]) ->
     """
     from pytest_tfperf.bench.machine_session import MachineSession
     from pytest_tfperf.bench.session import Session
-    from pytest_tfperf.core.selection import SelectedTest, Selection
+    from pytest_tfperf.core.selection import SelectedTest
     from pytest_tfperf.core.settings import Settings
 
     assert history.database.path is not None
-    selection = Selection([SelectedTest(id=test, cpu=True, gpu=True) for test in tests])
+    selection = {test: SelectedTest(id=test, cpu=True, gpu=True) for test in tests}
     session = Session(
         settings=Settings(values={"dir": history.database.path.parent, "machine": machine}), selection=selection
     )

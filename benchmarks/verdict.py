@@ -37,12 +37,18 @@ from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import LOSSES, NOTHING, Outcome, Rule, Tolerance, Verdict, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.common_drift import MIN_OTHERS, MIN_TESTS, change_of_others, common_drift, noise_of_changes
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.new_baselines import CONTROLS, baseline_of, controls, corrected, correction, wants
 from pytest_tfperf.judging.noise import noise_of
-from pytest_tfperf.judging.session_variance import session_variance
+from pytest_tfperf.judging.session_effects import (
+    MIN_OTHERS,
+    MIN_TESTS,
+    change_of_others,
+    common_drift,
+    noise_of_changes,
+    session_variance,
+)
 from pytest_tfperf.judging.software_and_machine import (
     ReferencePairs,
     judge_machine,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal
-from pytest_tfperf.session.owners import keep_owned
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.selecting import (
     collected_whole,
     keep_failed,
+    keep_owned,
     note_deselected,
     note_skipped,
     selected,
@@ -88,13 +88,13 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int, int]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Narrow the selection to an owner and to what failed last time, and give pytest-benchmark our clock."""
     state = config.stash[SESSION]
-    state.selection.collected = collected_whole(config, items)
+    state.collected.update(collected_whole(config, items))
     for item in filter(selected, items):
         benchmarks.request_fixture(item)
     yield
     if state.settings.owner:
         with options.as_usage_error():
-            keep_owned(config, items, state.owners, state.settings.owner)
+            keep_owned(config, items, state.settings)
     keep_failed(config, items, state)
     for item in filter(selected, items):
         benchmarks.set_clock(item)
@@ -113,7 +113,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     with options.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
         if running.can_measure():
-            state.selection.replace(selected_tests(session.items, state.settings.input_pipeline, state.owners.of))
+            state.selection.update(selected_tests(session.items, state.settings))
     if not state.selection:
         return  # a session without throughput tests stays as it is without us
     running.end_in_order_on_sigterm(session.config)

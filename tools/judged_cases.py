@@ -22,11 +22,10 @@ from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Tolerance, Verdict
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.pairs import Terms
-from pytest_tfperf.judging.session_variance import session_variance
+from pytest_tfperf.judging.session_effects import CommonDrift, session_variance
 from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import figure_evidence, run_at
 

@@ -31,12 +31,12 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.judging.breakdown import breakdown
-from pytest_tfperf.judging.common_drift import CommonDrift, common_drift, first_windows_change
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.lasting_changes import changes_of
+from pytest_tfperf.judging.session_effects import CommonDrift, common_drift, first_windows_change
 from pytest_tfperf.judging.target import Target, target_for
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 
 if TYPE_CHECKING:

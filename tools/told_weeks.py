@@ -25,7 +25,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.features.ack import command as ack
 from pytest_tfperf.features.notify import command as notify
 from pytest_tfperf.stores import acknowledgements
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.notified_server import Server, serving
 from tools.simulated_weeks import (

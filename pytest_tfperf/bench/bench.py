@@ -9,21 +9,31 @@ from datetime import UTC, datetime
 
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
-from pytest_tfperf.bench.run_engine import RunEngine, undisturbed
-from pytest_tfperf.bench.task import Call, Profiler, Task, judged, rows_of_figures, unjudged
+from pytest_tfperf.bench.run_engine import RunEngine
+from pytest_tfperf.bench.task import Call, Profiler, Task, judged, unjudged
+from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import OwnRun, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Verdict, Want, combined
+from pytest_tfperf.core.verdict import (
+    NOTHING,
+    Consequence,
+    Outcome,
+    Reason,
+    Verdict,
+    Want,
+    combined,
+    effect_of_slowdown,
+)
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.host import host_facts
 from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
 from pytest_tfperf.judging.judge import may_stop_early
 from pytest_tfperf.judging.new_baselines import wants
-from pytest_tfperf.judging.target import floor_rate, memory_rate, refuse_other_devices, require_same_unit
+from pytest_tfperf.judging.target import peak_rates, refuse_other_devices, require_same_unit
 from pytest_tfperf.judging.validity import invalid
 
 _WELL = (Outcome.PASS, Outcome.IMPROVED)
@@ -79,8 +89,10 @@ class Bench:
         """
         if task.target.baseline is not None and task.target.is_own_row:
             refuse_other_devices(task.target.baseline, task.topology)
-        for row in rows_of_figures(task, self._machine(task.topology).figure_rows):
-            refuse_other_devices(row, task.topology)
+        rows = self._machine(task.topology).figure_rows
+        for figure in task.plan.also:
+            if (row := rows.get(Key(task.workload.id, task.topology.shape, figure.name))) is not None:
+                refuse_other_devices(row, task.topology)
         return self._first_run(task) if earlier is None else self._another_run(task, earlier)
 
     def record(self, task: Task, earlier: Measurement | None = None) -> Measurement:
@@ -133,7 +145,9 @@ class Bench:
         if wants == NOTHING:
             return self._judged(task, taken, verdicts)
         # A figure with a row or a limit can fail the test, whatever its throughput is judged against.
-        can_fail = task.target.if_slower is Consequence.FAILS or any(not verdict.is_decided for verdict in verdicts[1:])
+        can_fail = effect_of_slowdown(task.target.against) is Consequence.FAILS or any(
+            not verdict.is_decided for verdict in verdicts[1:]
+        )
         can_fail = can_fail and not all(verdict.is_decided or verdict.outcome in _WELL for verdict in verdicts)
         if can_fail:
             machine.suspect(task)
@@ -201,14 +215,15 @@ class Bench:
         There are fewer tries if the machine's tests have spent too long on disturbed runs.
         """
         machine, started = self._machine(task.topology), time.monotonic()
-        run, discarded = undisturbed(
-            lambda: self._engine.run(task.side, task.plan, label=label), tries=tries or machine.tries
-        )
-        if run is None:
-            machine.was_disturbed(time.monotonic() - started)
-            raise _invalid(task, invalid(None), discarded)
-        taken.discarded += discarded
-        return run
+        disturbed: list[Run] = []
+        for _ in range(tries or machine.tries):
+            run = self._engine.run(task.side, task.plan, label=label)
+            if run.disturbance is None:
+                taken.discarded += disturbed
+                return run
+            disturbed.append(run)
+        machine.was_disturbed(time.monotonic() - started)
+        raise _invalid(task, invalid(None), disturbed)
 
     def _take_pair(self, task: Task, taken: _RunsSoFar, machine: MachineSession) -> bool:
         """Add a pair with the reference environment; False if that environment fails, so that rule 2 takes over."""
@@ -233,6 +248,7 @@ class Bench:
     def _measurement(self, task: Task, taken: _RunsSoFar, verdicts: tuple[Verdict, ...] = ()) -> Measurement:
         """Return the measurement with these verdicts; without any, its values are not judged."""
         topology, throughput = task.topology, summarise(taken.runs)
+        fp32_tflops, memory_gb_per_sec = peak_rates(topology)
         return Measurement(
             test=task.test,
             session=self._session,
@@ -240,6 +256,7 @@ class Bench:
             topology=topology.shape,
             machine=topology.machine,
             devices=topology.describe(),
+            name=task.side.name,
             runs=tuple(taken.runs),
             throughput=throughput,
             verdicts=verdicts or unjudged(task, taken.runs, throughput),
@@ -248,8 +265,8 @@ class Bench:
             pairs=tuple(taken.pairs),
             discarded_pairs=tuple(taken.discarded_pairs),
             gpu=topology.gpus[0].name if topology.gpus else "",
-            gpu_fp32_tflops=floor_rate(topology),
-            gpu_memory_gb_per_sec=memory_rate(topology),
+            gpu_fp32_tflops=fp32_tflops,
+            gpu_memory_gb_per_sec=memory_gb_per_sec,
             breakdown=breakdown(taken.runs, throughput.examples_per_sec, task.workload),
             environment=environment(taken.runs[-1].environment, topology, task.side.slowdown, self._commit),
             commit=self._commit,

@@ -38,11 +38,13 @@ class Feature:
     """How a feature takes part in a session.
 
     Hooks receive our own objects, never pytest's. They are called in sessions where one of the feature's settings was
-    given, or where `asked` says so. Of hooks that give a value or None, the first value counts.
+    given, or where `files`, `variables` or `asked` say so. Of hooks that give a value or None, the first value counts.
 
     Args:
         settings: registered in every session.
-        asked: whether something other than a setting asks for the feature, such as a file that it is for.
+        files: files of the baselines folder that the feature is for, as a pattern; "" for none.
+        variables: environment variables of others that ask for it where they are not empty.
+        asked: whether something else asks for it.
         comes_first: ask this feature before the others.
         prepare: before collection, refuse what would otherwise fail after hours. Raises TfperfError.
         check_stores: after collection, refuse files that can't be used. Raises TfperfError.
@@ -58,7 +60,9 @@ class Feature:
     """
 
     settings: tuple[Setting[Any], ...] = ()
-    asked: Callable[[Settings], bool] = lambda _: False
+    files: str = ""
+    variables: tuple[str, ...] = ()
+    asked: Callable[[Settings], object] = _none
     comes_first: bool = False
     prepare: Callable[[Settings], None] = _none
     check_stores: Callable[[Settings], None] = _none
@@ -74,16 +78,13 @@ class Feature:
 
     def takes_part(self, settings: Settings) -> bool:
         """Whether the feature takes part in a session with these settings."""
-        # The variable of a secret is empty in jobs that may not have it; its feature says so.
-        return self.asked(settings) or any(
-            settings.of(setting) != setting.default or (setting.is_secret and variable(setting.name) in os.environ)
-            for setting in self.settings
-        )
-
-
-def has_baselines(settings: Settings) -> bool:
-    """Whether the project has baselines of its own: `asked` of features that are for these."""
-    return any(settings.baselines.glob("*.csv"))
+        if (self.files and any(settings.baselines.glob(self.files))) or self.asked(settings):
+            return True
+        for setting in self.settings:
+            # The variable of a secret is empty in jobs that may not have it; its feature says so.
+            if settings.of(setting) != setting.default or (setting.is_secret and variable(setting.name) in os.environ):
+                return True
+        return any(map(os.environ.get, self.variables))
 
 
 def first(answers: Iterable[T | None]) -> T | None:

@@ -18,19 +18,20 @@ from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.verdict import Against, Noise
-from pytest_tfperf.judging.common_drift import (
+from pytest_tfperf.judging.evidence import Evidence
+from pytest_tfperf.judging.noise import mean_square, noise_of
+from pytest_tfperf.judging.session_effects import (
     MIN_OTHERS,
     MIN_TESTS,
     CommonDrift,
+    SessionVariance,
     change_of_others,
     common_drift,
     first_windows,
     first_windows_change,
     noise_of_changes,
+    session_variance,
 )
-from pytest_tfperf.judging.evidence import Evidence
-from pytest_tfperf.judging.noise import mean_square, noise_of
-from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
 
 MAX_SECONDS_DISTURBED = 600.0
 """After a machine's tests have spent this long on disturbed runs, each further test gets only one try.

@@ -15,19 +15,18 @@ from dataclasses import dataclass, replace
 
 from pytest_tfperf.bench.run_engine import RunEngine
 from pytest_tfperf.bench.task import Task
-from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
+from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key, require_plausible
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import OwnRun, Plan
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.errors import BaselineError, BaselineRefused, TfperfError
-from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.new_baselines import CONTROLS, MOST_REFUSED, controls, correction, new_baselines
+from pytest_tfperf.judging.session_effects import MIN_TESTS
 from pytest_tfperf.judging.target import refuse_other_devices, require_same_unit
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.stores.baseline_file import require_plausible
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.workers.launcher import ReferenceEnvironments
 
 

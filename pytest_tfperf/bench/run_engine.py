@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.bench.disturbance_guard import (
     MOST_SECONDS,
-    TRIES,
     DisturbanceGuard,
     GpuWarmUp,
     Observation,
@@ -106,75 +105,70 @@ class RunEngine:
         self._profilers: dict[Launcher, StepProfiler] = {}
 
     def run(self, side: Side, plan: Plan, *, label: str = OwnRun.FIRST, enough: Enough = lambda _: False) -> Run:
-        """Take one run in a fresh worker; the run's `disturbance` says whether something disturbed it.
+        """Take one run in a fresh worker or program; the run's `disturbance` says whether something disturbed it.
+
+        A program's run on cold GPUs does not count, and the next one is taken.
 
         Raises:
             WorkloadError: an unknown name, or a workload that these devices can't train.
             NoData, MeasurementError: the workload reads a data set, and there is none.
             MeasurementError: the worker died, hung or raised; OutOfMemory if memory was short.
         """
-        if isinstance(side.workload, Command):
-            return self._warm_run_of_command(side, side.workload, plan, label, enough)
-        job = self._job(side, plan)
+        topology, devices = side.topology, _devices(side)
+        job = self._job(side, plan) if isinstance(side.workload, Workload) else None
+        # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
+        is_watched = self._sampled and (job is not None or topology.node_count == 1)
+        began = time.monotonic()
         self._observer.begin(label)
-        before = self._before(job.devices)
-        with self._named(side), closing(side.launcher.start(job, self._observer.phase)) as training:
-            with self._watching(job.devices, training.pids) as observation:
-                run = time_windows(training, plan, self._observer, enough, self._warms(job.devices, observation))
-                run = with_figures(run, training, plan)
-            if run.disturbance is None and self._sampled:
-                run = self._profiled(side, training, job, run)
-            return self._observed(run, observation, before)
-
-    def _warm_run_of_command(self, side: Side, command: Command, plan: Plan, label: str, enough: Enough) -> Run:
-        """Take runs of a user's command until one was not faster because the GPUs were cold."""
-        uuids = side.topology.devices.gpu_uuids if side.topology.devices else ()
-        while True:
-            began = time.monotonic()
-            run = self._run_of_command(side, command, plan, label, enough)
+        before = self._guard.before(devices.gpu_uuids) if is_watched else None
+        with self._named(side), ExitStack() as opened:
+            if job is None:
+                program = opened.enter_context(self._program(side, plan))
+                with self._watching(devices, is_watched=is_watched) as observation:
+                    run = program.time(plan, self._observer, enough)
+            else:
+                training = opened.enter_context(closing(side.launcher.start(job, self._observer.phase)))
+                with self._watching(devices, training.pids, is_watched=is_watched) as observation:
+                    run = time_windows(training, plan, self._observer, enough, self._warms(devices, observation))
+                    run = with_figures(run, training, plan)
+                if run.disturbance is None and self._sampled:
+                    run = self._profiled(side, training, job, run)
+            run = self._observed(run, observation, before)
+        if job is None:
             celsius = [max(known) for poll in run.polls if (known := temperatures(poll))]
-            if not self.warm_up.was_cold(uuids, celsius, time.monotonic() - began):
-                return run
-            label = f"GPU warm-up, {celsius[-1]} C"
+            if self.warm_up.was_cold(devices.gpu_uuids, celsius, time.monotonic() - began):
+                return self.run(side, plan, label=f"GPU warm-up, {celsius[-1]} C", enough=enough)
+        return run
 
-    def _run_of_command(self, side: Side, command: Command, plan: Plan, label: str, enough: Enough) -> Run:
-        """Take one run of a user's command, read from its start."""
-        topology = side.topology
-        assert topology.devices is not None, "the fixture has refused a topology without devices taken"
-        self._observer.begin(label)
-        nodes = topology.node_count
-        before = self._before(topology.devices) if nodes == 1 else None
-        peak = None
-        has_peak = nodes == 1 and any(figure.name == PEAK_MEMORY for figure in plan.also)
+    @contextmanager
+    def _program(self, side: Side, plan: Plan) -> Iterator[CommandWindows]:
+        """Start a user's command, and read until it has warmed up."""
+        command, topology, devices = side.workload, side.topology, _devices(side)
+        assert isinstance(command, Command), "a workload has a job"
+        has_peak = topology.node_count == 1 and any(figure.name == PEAK_MEMORY for figure in plan.also)
+        peak_memory = None
         with ExitStack() as opened:
-            opened.enter_context(self._named(side))
             if has_peak and topology.gpus:
-                peak = opened.enter_context(memory.on_gpus(topology.gpus))
-            prepared = side.launcher.prepare_command(command, topology.devices, nodes)
+                peak_memory = opened.enter_context(memory.on_gpus(topology.gpus))
+            prepared = side.launcher.prepare_command(command, devices, topology.node_count)
             program = opened.enter_context(closing(CommandRun(prepared)))
             opened.enter_context(prepared.proof(program.pid))
             if has_peak and not topology.gpus:
-                peak = opened.enter_context(memory.of_children(program.pid))
+                peak_memory = opened.enter_context(memory.of_children(program.pid))
             self._observer.phase("first reading" if command.reads.examples is None else "its whole run")
             windows = CommandWindows(
                 program,
                 command,
-                devices=topology.devices.count * nodes,
+                devices=devices.count * topology.node_count,
                 slowdown=side.slowdown,
                 also=plan.also,
+                may_lack_figures=side.may_lack_figures,
+                peak_memory=peak_memory,
                 notice=self._observer.notice,
             )
             windows.warm_up(plan)
             self._observer.phase("readings")
-            # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
-            with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as observation:
-                run = windows.time(plan, self._observer, enough)
-            peak_bytes = None if peak is None else peak()
-            printed = windows.figures(required=not side.may_lack_figures)
-            figures = {name: figure.value for name, figure in printed.items()}
-            places = {name: figure.place for name, figure in printed.items() if figure.place}
-            figures |= {} if peak_bytes is None else {PEAK_MEMORY: float(peak_bytes)}
-            return self._observed(replace(run, figures=figures, figure_places=places), observation, before)
+            yield windows
 
     def pair(
         self,
@@ -203,14 +197,15 @@ class RunEngine:
         sides = {"a": a, "b": b}
         jobs = {name: self._job(side, plan) for name, side in sides.items()}
         training: dict[str, TrainingRun] = {}
-        before = self._before(jobs["a"].devices)
+        devices = jobs["a"].devices
+        before = self._guard.before(devices.gpu_uuids) if self._sampled else None
         with self._named(a, b), ExitStack() as workers:
             for name in ("b", "a") if b_first else ("a", "b"):
                 self._observer.begin(labels[name])
                 started = sides[name].launcher.start(jobs[name], self._observer.phase)
                 training[name] = workers.enter_context(closing(started))
             self._observer.begin("pair")
-            with self._watching(jobs["a"].devices) as observation:
+            with self._watching(devices, is_watched=self._sampled) as observation:
                 pair = interleave(training["a"], training["b"], plan, self._observer.phase, b_first=b_first)
             runs = {"a": pair.a, "b": pair.b}
             for name, run in runs.items():
@@ -263,30 +258,29 @@ class RunEngine:
             return lambda: True
         return self.warm_up.of(devices.gpu_uuids, observation.temperatures, self._observer.phase)
 
-    def _watching(self, devices: Devices, pids: Collection[int] = ()) -> AbstractContextManager[Observation]:
-        return self._guard.watching(devices.gpu_uuids, pids) if self._sampled else nullcontext(Observation())
-
-    def _before(self, devices: Devices) -> Disturbance | None:
-        return self._guard.before(devices.gpu_uuids) if self._sampled else None
+    def _watching(
+        self, devices: Devices, pids: Collection[int] = (), *, is_watched: bool
+    ) -> AbstractContextManager[Observation]:
+        return self._guard.watching(devices.gpu_uuids, pids) if is_watched else nullcontext(Observation())
 
     def _job(self, side: Side, plan: Plan) -> Job:
         workload, topology = side.workload, side.topology
-        assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         assert isinstance(workload, Workload), "a command has no job"
         catalogue.check(workload)
         catalogue.require_trainable(workload, topology)
         if (data := catalogue.data_set_of(workload.input_pipeline)) is not None:
             shards(self._data_dir, data)
+        figures = [figure.name for figure in plan.also]
         return Job(
             workload=workload,
-            devices=topology.devices,
+            devices=_devices(side),
             nodes=topology.node_count,
             slowdown=side.slowdown,
             data_dir=self._data_dir,
             cores=topology.host.usable_cores,
             names=catalogue.registered(),
-            cold_caches=any(figure.name == FIRST_STEP for figure in plan.also),
-            counts_traces=any(figure.name == RETRACES for figure in plan.also),
+            cold_caches=FIRST_STEP in figures,
+            counts_traces=RETRACES in figures,
         )
 
     def _profiled(self, side: Side, training: TrainingRun, job: Job, run: Run) -> Run:
@@ -327,18 +321,9 @@ class RunEngine:
             self._observer.done()
 
 
-def undisturbed(take: Callable[[], Run], *, tries: int = TRIES) -> tuple[Run | None, tuple[Run, ...]]:
-    """Take runs until one is undisturbed, at most `tries`.
-
-    Returns the undisturbed run, or None, and the disturbed runs.
-    """
-    discarded: list[Run] = []
-    for _ in range(tries):
-        taken = take()
-        if taken.disturbance is None:
-            return taken, tuple(discarded)
-        discarded.append(taken)
-    return None, tuple(discarded)
+def _devices(side: Side) -> Devices:
+    assert side.topology.devices is not None, "the fixture has refused a topology without devices taken"
+    return side.topology.devices
 
 
 def explained(

@@ -29,7 +29,7 @@ from pytest_tfperf.judging.software_and_machine import (
 
 
 def session_verdicts(
-    machine: MachineSession, engine: RunEngine, measured: Sequence[Measurement], *, turn: int
+    machine: MachineSession, engine: RunEngine, measured: Sequence[Measurement]
 ) -> tuple[SessionVerdict | None, SessionVerdict | None]:
     """Return the verdicts on the software and on the machine; None if too little is known.
 
@@ -37,13 +37,11 @@ def session_verdicts(
         machine: the evidence that the session's tests on this machine share.
         engine: takes the sentinels' pairs.
         measured: the session's results on this machine; the results of suspects also have pairs.
-        turn: the number of earlier sessions, so that sessions take different sentinels.
     """
     pairs = _of_suspects(measured)
     software = None
     if wants_sentinels(machine.drift):
-        chosen = _chosen(machine, turn)
-        software = _judged(chosen, machine, engine, pairs)
+        software = _judged(_chosen(machine), machine, engine, pairs)
     verdict = judge_machine(machine.drift, pairs, between_sessions=machine.between_sessions)
     is_together = verdict is not None and verdict.kind is VerdictOn.TOGETHER
     if verdict is not None and is_together and software is not None and not software.pairs:
@@ -51,11 +49,11 @@ def session_verdicts(
     return software, verdict
 
 
-def _chosen(machine: MachineSession, turn: int) -> list[Task]:
+def _chosen(machine: MachineSession) -> list[Task]:
     bounded = [task for task in machine.with_reference_environment if task.tolerance.lower is not None]
     tasks = {f"{task.test} {task.index}": task for task in bounded}
     suspects = {name for name, task in tasks.items() if task.call in machine.suspects}
-    return [tasks[name] for name in sentinels(tasks, suspects, turn)]
+    return [tasks[name] for name in sentinels(tasks, suspects, machine.sessions_before)]
 
 
 def _judged(

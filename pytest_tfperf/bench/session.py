@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.run import Plan
-from pytest_tfperf.core.selection import SelectedTest, Selection
+from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Settings, WorkerStart
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
 from pytest_tfperf.core.verdict import Tolerance
@@ -34,15 +34,14 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.judging.target import (
     MOST_MEASUREMENTS,
-    floor_rate,
-    memory_rate,
+    peak_rates,
     provisional_baselines,
     target_for,
 )
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.revisions.git import commit_of
 from pytest_tfperf.stores import acknowledgements
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.workers.launcher import Launcher, Nodes, ReferenceEnvironments
 from pytest_tfperf.workers.local import LocalLauncher
@@ -66,7 +65,8 @@ class Session:
         settings: the values of all settings.
         features: the features that take part.
         nodes: starts tests on several nodes; None: processes of this machine stand for nodes.
-        selection: the throughput tests that pytest selected.
+        selection: the throughput tests that pytest selected, by node id and in pytest's order.
+        collected: the node ids of all tests in files that were collected whole, whether selected or not.
         opened: closed when the session ends.
         id: marks the measurements of this session.
         history_faults: reasons why the history could not be read or written.
@@ -77,7 +77,8 @@ class Session:
     settings: Settings
     features: Sequence[Feature] = ()
     nodes: Nodes | None = None
-    selection: Selection = field(default_factory=Selection)
+    selection: Mapping[str, SelectedTest] = field(default_factory=dict)
+    collected: Collection[str] = ()
     opened: ExitStack = field(default_factory=ExitStack)
     id: str = field(default_factory=_new_id)
     history_faults: list[str] = field(default_factory=list)
@@ -99,7 +100,8 @@ class Session:
         Raises:
             TfperfError: their file can't be read whole.
         """
-        return acknowledgements.read(self.settings.baselines)
+        folder = self.settings.baselines
+        return acknowledgements.read(folder) if any(folder.glob(acknowledgements.NAME)) else ()
 
     @cached_property
     def history(self) -> History:
@@ -150,7 +152,7 @@ class Session:
     @property
     def machines(self) -> list[str]:
         """The machines whose baselines the selected tests use: a host's CPUs and its GPUs are two."""
-        marks = {(test.cpu, test.gpu) for test in self.selection.tests}
+        marks = {(test.cpu, test.gpu) for test in self.selection.values()}
         return sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in marks})
 
     @cached_property
@@ -163,8 +165,12 @@ class Session:
     @property
     def runnable(self) -> list[SelectedTest]:
         """The selected tests that can run here."""
-        has_data = self.settings.data_dir is not None
-        return self.selection.runnable(has_gpus=bool(self.topology.gpus), has_data=has_data)
+        has_gpus, has_data = bool(self.topology.gpus), self.settings.data_dir is not None
+        return [
+            test
+            for test in self.selection.values()
+            if not test.faults and (has_data or not test.reads_data) and (has_gpus or test.cpu or not test.gpu)
+        ]
 
     def runnable_on(self, machine: str) -> int:
         """The number of runnable tests that use a machine's baselines.
@@ -176,10 +182,10 @@ class Session:
 
     def is_gone(self, test: str) -> bool:
         """Whether a test's file is gone, or was collected whole and has no such test."""
-        file, collected = test.partition("::")[0], self.selection.collected
+        file = test.partition("::")[0]
         if not (self.settings.root / file).exists():
             return True
-        return test not in collected and any(other.partition("::")[0] == file for other in collected)
+        return test not in self.collected and any(other.partition("::")[0] == file for other in self.collected)
 
     # Launchers and engine
 
@@ -334,13 +340,14 @@ class Session:
         rows, published = self.baselines.load(topology.machine), self.baselines.published(key)
         # The nightly gate requires rows, so nothing stands in for one.
         is_provisional = key not in rows and not settings.require_baseline
+        fp32_tflops, memory_gb_per_sec = peak_rates(topology)
         target = target_for(
             rows,
             published,
             topology.machine,
             key,
-            gpu_fp32_tflops=floor_rate(topology),
-            gpu_memory_gb_per_sec=memory_rate(topology),
+            gpu_fp32_tflops=fp32_tflops,
+            gpu_memory_gb_per_sec=memory_gb_per_sec,
             provisional=self.provisional_baselines(topology) if is_provisional else {},
         )
         # A comparison measures alone what the other side lacks; an end that has come must not fail that.

@@ -8,7 +8,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -70,6 +71,16 @@ def run_pytest(
             process.communicate()
             raise
     return process.returncode, "".join(lines)
+
+
+@contextmanager
+def explained_interrupt(show: Callable[[str], object], kept: Callable[[], str]) -> Iterator[None]:
+    """Show on Ctrl-C what is kept then, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        show(f"interrupted; {kept()}. The same command goes on, with --again it begins anew")
+        raise
 
 
 def _no_reports(arguments: Sequence[str], outputs: Collection[Setting[Any]]) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from datetime import date, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from pytest_tfperf.core.figure import RATE, is_figure_name
+from pytest_tfperf.core.figure import RATE, Figure, is_figure_name
 from pytest_tfperf.errors import BaselineError
 
 MOST_TOLERANCE: Final = 0.5
@@ -168,3 +169,102 @@ class BaselineUpdate:
 
     old: Baseline | None
     new: Baseline
+
+
+_MOST_BETWEEN_RUNS: Final = 0.1
+"""The largest standard deviation between the runs of a throughput's row; recording refuses from 0.08 on."""
+
+_MOST_OF_A_FIGURE: Final = 1.0
+"""The largest of any other figure's row, as a fraction of its value, where this is a time, a rate or memory."""
+
+_MOST_NEAR_ZERO: Final = 1e6
+"""The largest where the figure may have any sign, so that its mean may be near 0."""
+
+_MOST_RUNS: Final = 9999
+_RATES: Final = (1e-6, 1e21)
+_TFLOPS: Final = (0.01, 1000.0)
+_FIRST_YEAR: Final = 2000
+
+_DATE = re.compile(r"\d{4}(-\d{2})?(-\d{2})?", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{7,64}(-dirty)?", re.ASCII)
+_LOCK = re.compile(r"[^/]+\.lock\.txt")
+_FACT = re.compile(r"[^\s=]+=\S+")
+
+
+def require_plausible(row: Baseline) -> None:
+    """Check that the numbers and texts of a committed row make sense, alone and together.
+
+    Provisional baselines, which are never written, need not pass.
+
+    Raises:
+        BaselineError: a number or text makes no sense; says what to write.
+    """
+    _require_reference(row)
+    _require_runs(row)
+    _require_date(row.date)
+    if (rate := row.gpu_fp32_tflops) is not None:
+        if not _TFLOPS[0] <= rate <= _TFLOPS[1]:
+            raise BaselineError(f"gpu_fp32_tflops {rate:g}: write one GPU's rate in TFLOP/s, as in 10.6, or nothing")
+        if not row.gpu:
+            raise BaselineError(f"gpu_fp32_tflops {rate:g} without a gpu: write the GPU's name, or leave both empty")
+    if row.provenance is Provenance.PUBLISHED and (row.lock or row.commit or not row.source):
+        raise BaselineError("provenance published: name the document in source, and leave lock and commit empty")
+    if row.lock and not _LOCK.fullmatch(row.lock):
+        raise BaselineError(f"lock {row.lock!r}: write the name of a file beside this one, as in box-1e520b95.lock.txt")
+    if row.commit and not _COMMIT.fullmatch(row.commit):
+        raise BaselineError(f"commit {row.commit!r}: write the hash that git shows, or nothing; a branch would move")
+    names = set()
+    for fact in row.environment.split():
+        name = fact.partition("=")[0]
+        if not _FACT.fullmatch(fact):
+            raise BaselineError(f"environment: {fact!r} must be NAME=VERSION, as in tensorflow=2.21.0 keras=3.15.1")
+        if name in names:
+            raise BaselineError(f"environment: {name} is given twice: keep one")
+        names.add(name)
+
+
+def _require_reference(row: Baseline) -> None:
+    low, high = _RATES
+    size = abs(row.value)
+    if size > high or (not row.key.figure and size < low):
+        raise BaselineError(f"value {row.value:g} is none that can be measured: correct it, or delete the row")
+    if not row.key.figure:
+        if not any(map(str.isalpha, row.unit)):
+            raise BaselineError(f"unit {row.unit}/s: write the word for what is counted, as in images/s")
+        return
+    if (figure := Figure(row.key.figure)).is_measured:
+        if row.unit != (unit := figure.unit):
+            raise BaselineError(f"unit {row.unit!r}: {row.key.figure} is in {unit or 'no unit'}")
+        if row.value <= 0:
+            raise BaselineError(f"value {row.value:g}: {row.key.figure} is above 0 {unit}".rstrip())
+
+
+def _require_runs(row: Baseline) -> None:
+    if row.runs > _MOST_RUNS:
+        raise BaselineError(f"runs {row.runs}: write how many runs the value rests on, {_MOST_RUNS} at most")
+    if row.between_runs is None:
+        return
+    if row.runs == 1:
+        raise BaselineError(f"between_runs {row.between_runs:g} of a single run: leave it empty, or correct runs")
+    most = _MOST_BETWEEN_RUNS
+    if row.key.figure:
+        is_positive = row.unit == "bytes" or Figure(row.key.figure, unit=row.unit).with_speed
+        most = _MOST_OF_A_FIGURE if is_positive and row.value > 0 else _MOST_NEAR_ZERO
+    if row.between_runs > most:
+        raise BaselineError(
+            f"between_runs {row.between_runs:g} is above {most:g}: write the standard deviation between the runs as a "
+            "fraction, 0.02 for 2 %"
+        )
+
+
+def _require_date(text: str) -> None:
+    if not text:
+        return
+    try:
+        day = date.fromisoformat((text + "-01-01")[:10]) if _DATE.fullmatch(text) else None
+    except ValueError:  # no such day
+        day = None
+    if day is None or day.year < _FIRST_YEAR:
+        raise BaselineError(f"date {text!r}: write the day of the measurement, as in 2026-01-31")
+    if day > (today := date.today()) + timedelta(days=1):  # in another time zone it may be tomorrow
+        raise BaselineError(f"date {text} is in the future: today is {today}")

@@ -17,7 +17,7 @@ from pytest_tfperf.core.profile import Breakdown, Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.speed_variables import FACT, each_apart, is_variable
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import LOSSES, NOTHING, Outcome, Reason, Verdict, Wants, combined, worst
+from pytest_tfperf.core.verdict import LOSSES, NOTHING, Against, Outcome, Reason, Verdict, Wants, combined, worst
 from pytest_tfperf.errors import MeasurementError
 
 
@@ -143,7 +143,7 @@ class Measurement:
     @property
     def verdict(self) -> Verdict | None:
         """The verdict on the throughput; None where it was only measured."""
-        return next((verdict for verdict in self.verdicts[:1] if verdict.outcome is not None), None)
+        return self.verdicts[0] if self.verdicts and self.verdicts[0].outcome is not None else None
 
     @property
     def figures(self) -> tuple[Verdict, ...]:
@@ -179,6 +179,14 @@ class Measurement:
         with suppress(ValueError):
             return date.fromisoformat(self.time[:10])
         return date.min
+
+    @property
+    def is_unrecorded(self) -> bool:
+        """Whether it has a verdict for which no baseline is recorded."""
+        verdict = self.verdict
+        return verdict is not None and (
+            verdict.against is Against.EARLIER_SESSIONS or verdict.outcome is Outcome.NO_BASELINE
+        )
 
     @property
     def is_acknowledged(self) -> bool:
@@ -266,11 +274,6 @@ def changes_since(baseline: Baseline, environment: Mapping[str, str]) -> list[En
 def recorded_with(baseline: Baseline) -> dict[str, str]:
     """Return the versions and facts that a row was recorded with, by name."""
     return dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
-
-
-def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
-    """Return `changes_since` in words: "tensorflow 1.3.0 -> 2.21.0"."""
-    return list(map(str, changes_since(baseline, environment)))
 
 
 def environment_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[EnvironmentChange]:

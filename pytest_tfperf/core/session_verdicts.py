@@ -9,7 +9,7 @@ from enum import StrEnum
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import EnvironmentChange, Measurement, changes_since
 from pytest_tfperf.core.past import LastingChange
-from pytest_tfperf.core.selection import Selection
+from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.telemetry import Telemetry, merged
 from pytest_tfperf.core.verdict import NOTHING, Against, Consequence, Outcome, Reason, Wants
 from pytest_tfperf.errors import TfperfError
@@ -103,7 +103,7 @@ class SessionResult:
     """What a session found, frozen at its end.
 
     Args:
-        selection: the throughput tests that pytest selected.
+        selection: the throughput tests that pytest selected, by node id.
         results: their measurements, in order.
         consequences: of each of the results for its test; empty where the session's options are not known.
         verdicts: on software and machine as a whole.
@@ -116,7 +116,7 @@ class SessionResult:
         is_compared: whether each check was a comparison with the session's other side.
     """
 
-    selection: Selection = field(default_factory=Selection)
+    selection: Mapping[str, SelectedTest] = field(default_factory=dict)
     results: Sequence[Measurement] = ()
     consequences: Sequence[Consequence] = ()
     verdicts: Sequence[SessionVerdict] = ()

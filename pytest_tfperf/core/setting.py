@@ -33,7 +33,7 @@ class Setting(Generic[T]):
     Those of the spine are attributes of `Settings`, those of a feature are listed in its `FEATURE`.
 
     Args:
-        name: in Python's spelling, as in "fail_on_drift".
+        name: in Python's spelling, as in "fail_on_drift"; an attribute of `Settings` has that of the attribute.
         default: its value where it is not given.
         parse: makes the value from text; raises ValueError or TfperfError for text that is not allowed.
         help: its text in `pytest --help`.
@@ -46,7 +46,7 @@ class Setting(Generic[T]):
         excludes: names of settings that can't be given together with it, and why.
     """
 
-    name: str
+    name: str = ""
     default: T
     parse: Callable[[str], Any]
     help: str
@@ -56,6 +56,10 @@ class Setting(Generic[T]):
     is_secret: bool = False
     is_output: bool = False
     excludes: Mapping[str, str] = field(default_factory=dict)
+
+    def __set_name__(self, owner: object, name: str) -> None:
+        """Take the name of the attribute."""
+        object.__setattr__(self, "name", name)
 
     @overload
     def __get__(self, settings: None, owner: object) -> Self: ...

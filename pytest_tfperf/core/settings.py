@@ -82,49 +82,42 @@ class Settings:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     baselines: ClassVar[Setting[Path]] = Setting(
-        name="baselines",
         default=Path("baselines"),
         parse=parse.folder,
         help="folder of the baselines, one CSV for each machine",
         metavar="DIR",
     )
     dir: ClassVar[Setting[Path]] = Setting(
-        name="dir",
         default=Path(".tfperf"),
         parse=parse.folder,
         help="folder of the history, the workers' logs and the reference environments",
         metavar="DIR",
     )
     machine: ClassVar[Setting[str]] = Setting(
-        name="machine",
         default="",
         parse=parse.machine,
         help="name of this machine's baselines, in place of the name made from its hardware",
         metavar="NAME",
     )
     tolerance: ClassVar[Setting[float]] = Setting(
-        name="tolerance",
         default=DEFAULT_TOLERANCE,
         parse=parse.tolerance,
         help="accepted change in throughput where neither test nor baseline gives one",
         metavar="FRACTION",
     )
     input_pipeline: ClassVar[Setting[str]] = Setting(
-        name="input_pipeline",
         default="device",
         parse=str,
         help="value of the input_pipeline fixture in tests that don't parametrise it",
         metavar="NAME",
     )
     data_dir: ClassVar[Setting[Path | None]] = Setting(
-        name="data_dir",
         default=None,
         parse=parse.folder,
         help="folder of the TFRecords that the pipelines imagenet and tokens read",
         metavar="DIR",
     )
     owner: ClassVar[Setting[str]] = Setting(
-        name="owner",
         default="",
         parse=str,
         help="run only the tests of this owner",
@@ -132,21 +125,18 @@ class Settings:
         of_one_session=True,
     )
     require_baseline: ClassVar[Setting[bool]] = Setting(
-        name="require_baseline",
         default=False,
         parse=parse.flag,
         help="the nightly gate: fail a test without a baseline, exit with 6 if nothing was measured",
         of_one_session=True,
     )
     strict: ClassVar[Setting[bool]] = Setting(
-        name="strict",
         default=False,
         parse=parse.flag,
         help="fail INCONCLUSIVE tests too; TOO_NOISY ones are errors",
         of_one_session=True,
     )
     smoke: ClassVar[Setting[bool]] = Setting(
-        name="smoke",
         default=False,
         parse=parse.flag,
         help="run one window of each test and judge nothing, to see whether all tests start",
@@ -157,21 +147,18 @@ class Settings:
         },
     )
     worker: ClassVar[Setting[WorkerStart]] = Setting(
-        name="worker",
         default=WorkerStart.FORK,
         parse=_worker,
         help="start workers from a fork server, or as fresh interpreters",
         metavar="fork|fresh",
     )
     split_gpu: ClassVar[Setting[bool]] = Setting(
-        name="split_gpu",
         default=False,
         parse=parse.flag,
         help="split one GPU into as many logical GPUs as a test takes, to try multi-GPU code",
         is_option=False,
     )
     inject_slowdown: ClassVar[Setting[float]] = Setting(
-        name="inject_slowdown",
         default=0.0,
         parse=parse.fraction,
         help="make workers lose this part of their throughput on purpose, to see the gate fail",
@@ -181,7 +168,6 @@ class Settings:
     )
 
     owners: ClassVar[Setting[tuple[tuple[str, str], ...]]] = Setting(
-        name="owners",
         default=(),
         parse=parse.owners,
         help="owners of tests: a pattern of node ids and an owner in each line, the last that matches; else CODEOWNERS "
@@ -189,21 +175,18 @@ class Settings:
         is_option=False,
     )
     steps: ClassVar[Setting[int]] = Setting(
-        name="steps",
         default=100,
         parse=parse.count(1),
         help="the most steps that a run times, in tests that set no steps",
         is_option=False,
     )
     warmup_steps: ClassVar[Setting[int]] = Setting(
-        name="warmup_steps",
         default=10,
         parse=parse.count(0),
         help="the least steps that run untimed first, in tests that set no warmup_steps",
         is_option=False,
     )
     max_time: ClassVar[Setting[float | None]] = Setting(
-        name="max_time",
         default=None,
         parse=parse.seconds_or_inf,
         help="the most seconds that a run is timed; by default 30 in tests that set no steps; inf for no limit",
@@ -211,14 +194,12 @@ class Settings:
         is_option=False,
     )
     timeout: ClassVar[Setting[float]] = Setting(
-        name="timeout",
         default=600.0,
         parse=parse.seconds,
         help="seconds of silence after which a worker is killed as hung",
         is_option=False,
     )
     busy: ClassVar[Setting[float]] = Setting(
-        name="busy",
         default=0.25,
         parse=parse.share,
         help="CPU share of other processes, or of other virtual machines, above which a run is disturbed; 1 accepts "
@@ -226,7 +207,6 @@ class Settings:
         is_option=False,
     )
     gpu_warmup: ClassVar[Setting[int]] = Setting(
-        name="gpu_warmup",
         default=90,
         parse=parse.count(0),
         help="the longest that GPUs are warmed up before their first timed run, in seconds; 0 not at all",

@@ -102,7 +102,7 @@ class Noise:
         degrees_of_freedom: of the estimate `between_runs`; inf where it is assumed.
         rows: the machine's rows that it was estimated from; 0 where it is assumed from the DGX-1 document.
         between_sessions: standard deviation between a test's sessions, without the common drift; one value for a
-            machine, estimated from its history (`judging/session_variance.py`).
+            machine, estimated from its history (`judging/session_effects.py`).
     """
 
     between_runs: float

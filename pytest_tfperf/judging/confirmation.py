@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Protocol
 
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Want, Wants
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.noise import DETECTION, DOUBTS, FALSE_ALARMS, mean_square, quantile, suspicion
-from pytest_tfperf.judging.session_variance import LearntBaseline
+from pytest_tfperf.judging.session_effects import CommonDrift, LearntBaseline
 
 RUN_STAGES = (1, 3, 8)
 """Runs after which a suspect may be cleared; the last stage decides."""

@@ -18,12 +18,11 @@ from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import Noise, Tolerance
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.noise import TO_BE_FOUND, accepted_rise, accepted_slowdown, is_blind
 from pytest_tfperf.judging.pairs import OF_SUSPECTS, PAIRS_THAT_TELL, PairsTest, Scatter, Terms
-from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
+from pytest_tfperf.judging.session_effects import CommonDrift, SessionVariance, session_variance
 from pytest_tfperf.judging.target import Target
-from pytest_tfperf.judging.unevenness import bias
+from pytest_tfperf.judging.validity import bias
 
 NO_RISE: Final = 100.0  # log throughput: nothing is so much faster, and floats end soon after
 

@@ -31,8 +31,8 @@ from pytest_tfperf.core.verdict import (
     Verdict,
     Want,
     Wants,
+    effect_of_slowdown,
 )
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import RUN_STAGES, Confirmation, Decider, by_runs
 from pytest_tfperf.judging.evidence import NO_RISE, Evidence
 from pytest_tfperf.judging.noise import (
@@ -46,7 +46,7 @@ from pytest_tfperf.judging.noise import (
     suspicion,
 )
 from pytest_tfperf.judging.pairs import Scatter
-from pytest_tfperf.judging.session_variance import LearntBaseline, learnt_baseline
+from pytest_tfperf.judging.session_effects import CommonDrift, LearntBaseline, learnt_baseline
 from pytest_tfperf.judging.sides import judge_sides
 from pytest_tfperf.judging.target import MOST_RUNS, Target
 from pytest_tfperf.judging.validity import invalid, unusable
@@ -219,7 +219,7 @@ class _Case:
             tests=evidence.tests * directions,
             max_runs=evidence.max_runs,
             to_be_found=scale.to_be_found if has_pairs else math.inf,
-            warns_only=evidence.target.if_slower is Consequence.WARNS,
+            warns_only=effect_of_slowdown(evidence.target.against) is Consequence.WARNS,
         )
         if not has_pairs:
             return cls(evidence, drift, baseline, noise, sign, learnt, runs, runs, is_shared)

@@ -16,7 +16,7 @@ from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult, moment
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.change_points import Values, alarms, shapes, split
-from pytest_tfperf.judging.common_drift import MIN_TESTS
+from pytest_tfperf.judging.session_effects import MIN_TESTS
 
 _Series = tuple[str, Key]
 """A test's node id, and the key of its measurements."""

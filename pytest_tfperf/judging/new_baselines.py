@@ -18,7 +18,6 @@ from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want, Wants
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import BaselineError, BaselineRefused
 from pytest_tfperf.judging.breakdown import matmul_rate
-from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.noise import (
     DETECTION,
     TOO_NOISY_TO_GATE,
@@ -28,6 +27,7 @@ from pytest_tfperf.judging.noise import (
     suspicion,
     without_slow_runs,
 )
+from pytest_tfperf.judging.session_effects import MIN_TESTS
 
 RUNS = 5
 """Fresh runs of a baseline, if they agree."""

@@ -18,7 +18,6 @@ from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
 from pytest_tfperf.core.throughput import hodges_lehmann, run_value
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Tolerance, Want, Wants
-from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift
 from pytest_tfperf.judging.noise import (
     FALSE_ALARMS,
     MEDIAN_VARIANCE,
@@ -29,7 +28,8 @@ from pytest_tfperf.judging.noise import (
     quantile,
 )
 from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL, PairsTest, Scatter
-from pytest_tfperf.judging.unevenness import bias
+from pytest_tfperf.judging.session_effects import MIN_TESTS, CommonDrift
+from pytest_tfperf.judging.validity import bias
 
 SENTINELS = 4
 """How many tests are measured in pairs for the session's own verdicts."""

@@ -14,7 +14,7 @@ from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.topology import DeviceKind, Topology, gpu_model
-from pytest_tfperf.core.verdict import Against, Consequence, Noise, Tolerance, effect_of_slowdown
+from pytest_tfperf.core.verdict import Against, Noise, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption, without_slow_runs
@@ -45,11 +45,6 @@ class Target:
     def against(self) -> Against | None:
         """The kind of the baseline; None without a baseline."""
         return Against.of(self.baseline, is_floor=self.is_floor)
-
-    @property
-    def if_slower(self) -> Consequence:
-        """The consequence of a confirmed slowdown for the test."""
-        return effect_of_slowdown(self.against)
 
     @property
     def is_own_row(self) -> bool:
@@ -161,22 +156,19 @@ def require_same_unit(row: Baseline, unit: str) -> None:
         )
 
 
-def floor_rate(topology: Topology) -> float | None:
-    """Return the peak FP32 rate of the weakest GPU taken; None where a document's floor can't hold."""
-    devices = topology.devices
-    if devices is None or devices.kind is not DeviceKind.GPU or devices.split or any(gpu.mig for gpu in topology.gpus):
-        return None
-    return _least([gpu.fp32_tflops for gpu in topology.gpus])
+def peak_rates(topology: Topology) -> tuple[float | None, float | None]:
+    """Return the lowest peak FP32 rate of the GPUs taken, in TFLOP/s, and memory rate, in 10^9 bytes/s.
 
-
-def memory_rate(topology: Topology) -> float | None:
-    """Return the lowest peak memory rate of the GPUs taken, in 10^9 bytes/s; None on CPUs and if not known."""
-    return _least([gpu.memory_gb_per_sec for gpu in topology.gpus])
-
-
-def _least(rates: Sequence[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return min(known) if known and len(known) == len(rates) else None
+    None where a rate isn't known, as on CPUs; and for an FP32 rate where no document's floor can hold.
+    """
+    gpus, devices = topology.gpus, topology.devices
+    # 0 stands for an unknown rate, and is the lowest.
+    fp32 = min([gpu.fp32_tflops or 0.0 for gpu in gpus], default=0.0)
+    memory = min([gpu.memory_gb_per_sec or 0.0 for gpu in gpus], default=0.0)
+    has_whole_gpus = devices is not None and devices.kind is DeviceKind.GPU and not devices.split
+    if not has_whole_gpus or any(gpu.mig for gpu in gpus):
+        fp32 = 0.0
+    return fp32 or None, memory or None
 
 
 MOST_MEASUREMENTS = 10
@@ -244,3 +236,75 @@ def _between_runs(log_rates: Sequence[float], errors: Sequence[float]) -> float 
     if len(log_rates) > 1:
         known.append(statistics.stdev(log_rates))
     return max(known, default=None)
+
+
+# The ratio of two published figures is required on GPUs like the document's; elsewhere a lower one is only a warning.
+
+ALIKE = 1.5
+"""A GPU is like a document's if the FP32 rate of neither is more than this many times that of the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRatio:
+    """The published figures of both sides, of one document."""
+
+    a: Baseline
+    b: Baseline
+
+    @property
+    def value(self) -> float:
+        """The ratio b / a."""
+        return self.b.value / self.a.value
+
+    def binds(self, topology: Topology) -> bool:
+        """Whether this machine must reach the ratio: its GPUs are like the document's, or the document has none.
+
+        Today's GPUs compute many times as fast, and their links and hosts have not become faster by as much: a model
+        that scaled 7.0 times on eight P100 may scale less without a fault.
+        """
+        then = self.b.gpu_fp32_tflops
+        if then is None:
+            return True
+        rates = [gpu.fp32_tflops for gpu in topology.gpus]
+        is_split = topology.devices is not None and topology.devices.split
+        return bool(rates) and not is_split and all(now and max(now / then, then / now) <= ALIKE for now in rates)
+
+    def is_not_required(self, ratio: float, topology: Topology) -> str:
+        """Return the warning about a lower ratio of GPUs unlike the document's."""
+        return (
+            f"{_named(self.b.key)} over {_named(self.a.key)}: {ratio:.3f}, below the {self.value:.3f} of "
+            f"{self.b.machine} ({self.b.gpu}). It is not required here, because {topology.describe()} is not like that "
+            f"GPU (FP32 rates within {ALIKE:g} times)"
+        )
+
+
+def published_ratio(published: Sequence[Baseline], a: Key, b: Key) -> PublishedRatio:
+    """Return the lowest ratio of two published figures; the lowest, because it has to hold on other machines.
+
+    Both figures are of one machine, or if no machine has both, of two machines with the same GPU in one document, as
+    Azure's NC6 and NC12.
+
+    Raises:
+        BaselineError: no document has both figures.
+    """
+    pairs = [
+        PublishedRatio(of_a, of_b)
+        for of_a in published
+        for of_b in published
+        if (of_a.key, of_b.key) == (a, b) and (_document(of_a), of_a.gpu) == (_document(of_b), of_b.gpu)
+    ]
+    ratios = [pair for pair in pairs if pair.a.machine == pair.b.machine] or pairs
+    if not ratios:
+        raise BaselineError(
+            f"no document gives both {_named(b)} and {_named(a)}; give a limit of your own, as in at_least=3.6, or "
+            "compare them with a tolerance"
+        )
+    return min(ratios, key=lambda ratio: ratio.value)
+
+
+def _document(row: Baseline) -> str:
+    return row.source.partition(",")[0]
+
+
+def _named(key: Key) -> str:
+    return f"{key.workload} on {key.topology}"

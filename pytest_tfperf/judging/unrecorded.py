@@ -12,26 +12,23 @@ from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import EarlierMeasurement, not_provisional
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
-from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
+from pytest_tfperf.core.verdict import Against, Tolerance
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import TOO_NOISY_TO_GATE, mean_square
-from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
+from pytest_tfperf.judging.session_effects import SessionVariance, session_variance
 from pytest_tfperf.judging.target import Target, provisional_baseline, target_for
 
 _RUNS_RECORDED = 5
 
 
-def unrecorded_tests(measurements: Sequence[Measurement], tolerance: Tolerance) -> UnrecordedTests | None:
-    """Return the facts from measurements without a recorded baseline; None where all have a recorded baseline.
+def unrecorded_tests(unrecorded: Sequence[Measurement], tolerance: Tolerance) -> UnrecordedTests:
+    """Return the facts from a session's measurements without a recorded baseline.
 
     Args:
-        measurements: all measurements of a session.
+        unrecorded: the measurements.
         tolerance: the session's default.
     """
-    unrecorded = [m for m in measurements if _is_unrecorded(m)]
-    if not unrecorded:
-        return None
     judged = [m.verdict for m in unrecorded if m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS]
     today = [(m, target) for m in unrecorded if _is_telling(m) and (target := _as_target(m)) is not None]
 
@@ -68,12 +65,6 @@ def _disturbance(m: Measurement) -> DisturbanceKind | None:
     disturbances = [run.disturbance for run in m.runs]
     last = disturbances[-1]
     return None if last is None or None in disturbances else last.kind
-
-
-def _is_unrecorded(m: Measurement) -> bool:
-    return m.verdict is not None and (
-        m.verdict.against is Against.EARLIER_SESSIONS or m.verdict.outcome is Outcome.NO_BASELINE
-    )
 
 
 def _is_telling(m: Measurement) -> bool:

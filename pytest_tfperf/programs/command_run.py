@@ -111,7 +111,7 @@ class CommandRun:
 
     def __init__(self, prepared: PreparedCommand) -> None:
         self.log = str(prepared.log)
-        self.environment: Mapping[str, str] = {**prepared.facts, FACT: speed_variables(prepared.environment)}
+        self.environment: Mapping[str, str] = {**prepared.facts, FACT: speed_variables(prepared.command.env)}
         self.silence_seconds = prepared.silence_seconds
         self._scratch = prepared.scratch
         self._cancel, self._ended_ranks = prepared.cancel, prepared.ended_ranks
@@ -123,12 +123,13 @@ class CommandRun:
             raise
 
     def _start(self, prepared: PreparedCommand) -> None:
-        argv, folder = prepared.argv, prepared.folder
-        _require_program(argv[0], folder, prepared.environment.get("PATH", os.defpath))
+        command = prepared.command
+        argv, folder = command.words, Path(command.cwd)
+        _require_program(argv[0], folder, command.env.get("PATH", os.defpath))
         python, *supervisor = Interpreter(sys.executable).command("pytest_tfperf.programs.supervisor")
         with worded(prepared.log, "written", "Correct the permissions of its folder", kind=MeasurementError):
             self._log = BoundedLog(prepared.log)
-        output, writing_end = _terminal() if prepared.terminal else os.pipe()
+        output, writing_end = _terminal() if command.terminal else os.pipe()
         self._output = os.fdopen(output, "rb", buffering=0)
         # Whatever the program starts inherits these. By them orphans are found if the supervisor is killed.
         mark = secrets.token_hex(8)
@@ -141,7 +142,7 @@ class CommandRun:
                 stdin=subprocess.DEVNULL,
                 stdout=writing_end,
                 stderr=subprocess.STDOUT,
-                env={"PYTHONUNBUFFERED": "1", **prepared.environment, _MARK: mark},
+                env={"PYTHONUNBUFFERED": "1", **command.env, _MARK: mark},
                 cwd=folder,
                 start_new_session=True,
             )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 
 from pytest_tfperf.core.command import Command, TimedFrom
-from pytest_tfperf.core.figure import FIRST_STEP, Figure
+from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, Figure
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Plan, Run, Window, WindowObserver
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
@@ -46,6 +46,8 @@ class CommandWindows:
         devices: the number of devices that it runs on, over all nodes.
         slowdown: fraction of the throughput to take off on purpose.
         also: figures to read beside the throughput.
+        may_lack_figures: a figure that is never printed is left out, and is no error.
+        peak_memory: returns the most bytes that the program held, after its last window; None where that is not known.
         notice: called again and again with what it waits for, while the first reading is late.
         clock: returns the time in seconds.
     """
@@ -58,6 +60,8 @@ class CommandWindows:
         devices: int = 1,
         slowdown: float = 0.0,
         also: Sequence[Figure] = (),
+        may_lack_figures: bool = False,
+        peak_memory: Callable[[], int | None] | None = None,
         notice: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,6 +71,8 @@ class CommandWindows:
         self._clock = clock
         self._reader = Reader(command, devices)
         self._also = also
+        self._may_lack_figures = may_lack_figures
+        self._peak_memory = peak_memory
         self._figures = FigureLines(also, None if command.reads.reads_to_the_end else LOSS_READING)
         self._first_at: float | None = None
         self._started_at = clock()
@@ -92,7 +98,7 @@ class CommandWindows:
         A figure that is read at a later step is waited for.
 
         Raises:
-            as `warm_up`, and if it ended before its throughput could be known.
+            as `warm_up`, and if it ended before its throughput could be known, or without a figure that it must print.
         """
         windows: list[Window] = []
         started, ended_by_time = self._clock(), False
@@ -116,20 +122,22 @@ class CommandWindows:
         self._require_recent_rates()
         run = in_steady_state(replace(self._run(warmup, windows), ended_by_time=ended_by_time))
         observer.ended(run)
-        return run
+        return self._with_figures(run)
 
-    def figures(self, *, required: bool = True) -> dict[str, FigureValue]:
-        """The figures of the run that `time` returned; figures without a value are left out.
-
-        Raises:
-            MeasurementError: a figure with a field or a pattern was never printed, where they are required, or not at
-                its step.
-        """
-        first: dict[str, FigureValue] = {}
+    def _with_figures(self, run: Run) -> Run:
+        """Add the figures to a run; those without a value are left out."""
+        figures = {}
+        if self._peak_memory is not None and (peak := self._peak_memory()) is not None:
+            figures[PEAK_MEMORY] = FigureValue(float(peak))
         if self._first_at is not None and any(figure.name == FIRST_STEP for figure in self._also):
-            first[FIRST_STEP] = FigureValue(self._first_at - self._started_at)
+            figures[FIRST_STEP] = FigureValue(self._first_at - self._started_at)
         with self._failures():
-            return first | self._figures.values(required=required)
+            figures |= self._figures.values(required=not self._may_lack_figures)
+        return replace(
+            run,
+            figures={name: figure.value for name, figure in figures.items()},
+            figure_places={name: figure.place for name, figure in figures.items() if figure.place},
+        )
 
     def _run(self, warmup: Sequence[Window], windows: Sequence[Window]) -> Run:
         return Run(

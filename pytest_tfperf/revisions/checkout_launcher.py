@@ -94,10 +94,10 @@ class CheckoutLauncher:
         assert prepared.scratch is not None, "a program of this machine has a folder of its own"
         is_proved = _key(command) in self._doubts
         watch = SourceWatch(prepared.scratch, () if is_proved else self._checkout.trees, self._checkout.moved)
-        watched = replace(prepared, environment=watch.environment(prepared.environment))
+        watched = replace(prepared.command, env=watch.environment(prepared.command.env))
         if is_proved:
-            return watched
-        return replace(watched, proof=partial(self._proved, command, watch, prepared.environment))
+            return replace(prepared, command=watched)
+        return replace(prepared, command=watched, proof=partial(self._proved, command, watch, prepared.command.env))
 
     @contextmanager
     def _proved(

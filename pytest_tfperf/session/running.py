@@ -141,7 +141,7 @@ def make_fixture(request: pytest.FixtureRequest) -> ThroughputFixture:
             "a test that asks for `throughput` while it runs can't be run again where it is in doubt: "
             "name the fixture among its arguments"
         )
-    if faults := state.selection.faulty.get(test):
+    if faults := state.selection[test].faults:
         first, *others = faults
         raise first.of_type(WorkloadError).and_below(*map(str, others))
     progress = state.session.progress

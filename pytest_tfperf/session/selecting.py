@@ -1,20 +1,24 @@
-"""Which collected tests are throughput tests, and which of them run."""
+"""Which collected tests are throughput tests, whom they belong to, and which of them run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from functools import cache
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.selection import SelectedTest
-from pytest_tfperf.core.settings import Update
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.core.settings import Settings, Update
+from pytest_tfperf.errors import TfperfError, known_names
 from pytest_tfperf.session.running import SESSION, is_xdist_worker
 from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.workers import catalogue
@@ -45,24 +49,27 @@ def collected_whole(config: pytest.Config, items: Iterable[pytest.Item]) -> froz
     return frozenset(item.nodeid for item in items if not in_part or item.path.resolve() not in in_part)
 
 
-def selected_tests(
-    items: Iterable[pytest.Item], input_pipeline: str, owner_of: Callable[[pytest.Item], str]
-) -> list[SelectedTest]:
-    """The throughput tests among `items`; `input_pipeline` is the value of the fixture that is not parametrised."""
-    return [
-        SelectedTest(
+def selected_tests(items: Iterable[pytest.Item], settings: Settings) -> dict[str, SelectedTest]:
+    """The throughput tests among `items`, by node id.
+
+    Raises:
+        TfperfError: a mark `owner` names nobody.
+    """
+    owners = Owners(settings)
+    return {
+        item.nodeid: SelectedTest(
             id=item.nodeid,
             cpu=item.get_closest_marker("cpu") is not None,
             gpu=item.get_closest_marker("gpu") is not None,
-            reads_data=_reads_data(item, input_pipeline),
+            reads_data=_reads_data(item, settings.input_pipeline),
             file=item.location[0],
             line=(item.location[1] or 0) + 1,
             faults=tuple(faults(_parameters(item))),
-            owner=owner_of(item),
+            owner=owners.of(item),
         )
         for item in items
         if selected(item)
-    ]
+    }
 
 
 def keep_failed(config: pytest.Config, items: list[pytest.Item], state: SessionState) -> None:
@@ -183,3 +190,107 @@ def _check(name: str, value: object) -> None:
         checked(name, value)
         if name in ("model", "input_pipeline"):
             catalogue.resolve(name, str(value))
+
+
+# Whom a test belongs to
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Whom tests belong to: by their mark, else by ini `tfperf_owners`, else by the repository's CODEOWNERS."""
+
+    settings: Settings
+
+    def of(self, item: pytest.Item) -> str:
+        """The owner of a test; "" for none.
+
+        Raises:
+            TfperfError: its mark names none.
+        """
+        if (mark := item.get_closest_marker("owner")) is not None:
+            return _named_by(mark, item)
+        for pattern, owner in reversed(self.settings.owners):
+            if fnmatchcase(item.nodeid, pattern):
+                return owner
+        path, (root, rules) = item.path.resolve(), self._code_owners
+        return owners_of(path.relative_to(root).as_posix(), rules) if path.is_relative_to(root) else ""
+
+    @cached_property
+    def _code_owners(self) -> tuple[Path, Rules]:
+        """The repository's root, or pytest's where there is no repository, and its rules; none that can't be read."""
+        root = pytest_root = self.settings.root.resolve()
+        while not (root / ".git").exists():
+            if root == root.parent:
+                root = pytest_root
+                break
+            root = root.parent
+        for place in _PLACES:
+            with suppress(OSError):
+                return root, code_owners((root / place).read_text(encoding="utf-8", errors="replace"))
+        return root, ()
+
+
+def _named_by(mark: pytest.Mark, item: pytest.Item) -> str:
+    name = next(iter([*mark.args, *mark.kwargs.values()]), None)
+    if not (isinstance(name, str) and name.strip() and name.isprintable()):
+        raise TfperfError(
+            f"{item.nodeid}: its mark `owner` names no owner", next_step='Write @pytest.mark.owner("NAME")'
+        )
+    return name.strip()
+
+
+def keep_owned(config: pytest.Config, items: list[pytest.Item], settings: Settings) -> None:
+    """Deselect tests of other owners than that of `--tfperf-owner`.
+
+    Raises:
+        TfperfError: no collected test belongs to it; names the nearest.
+    """
+    owners, name = Owners(settings), settings.owner
+    names = {item: {(owner := owners.of(item)), *owner.split()} - {""} for item in items}
+    kept = [item for item in items if name in names[item]]
+    if items and not kept:
+        known = set().union(*names.values())
+        raise TfperfError(f"--tfperf-owner: no collected test belongs to {name!r}", next_step=known_names(name, known))
+    config.hook.pytest_deselected(items=[item for item in items if name not in names[item]])
+    items[:] = kept
+
+
+Rules = Sequence[tuple[re.Pattern[str], str]]
+"""The rules of a CODEOWNERS file: patterns of paths, and the owners of each in one text, as in "@ada @org/team"."""
+
+# Where GitHub and GitLab look for the file; the first that can be read counts.
+_PLACES: Final = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
+_SECTION = re.compile(r"\^?\[[^\]]+\](?:\[\d+\])?(.*)")
+_WILDCARD = re.compile(r"(/\*\*/|^\*\*/|/\*\*$|\*+|\?)")
+_AS_REGEX: Final = {"/**/": "/(?:.*/)?", "**/": "(?:.*/)?", "/**": "/.*", "?": "[^/]"}
+
+
+def code_owners(text: str) -> Rules:
+    """Parse a CODEOWNERS file. The heading of a section of GitLab's may give owners to lines that name none."""
+    rules, default = [], ""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if section := _SECTION.fullmatch(line):
+            default = section[1].strip()
+        elif not line.startswith("#"):
+            pattern, *owners = re.split(r"(?<!\\)\s+", line.partition(" #")[0].strip())
+            rules.append((_regex(pattern.replace("\\ ", " ")), " ".join(owners) or default))
+    return rules
+
+
+def owners_of(path: str, rules: Rules) -> str:
+    """Return the owners of a path from the repository's root, by the last rule that matches; "" for none."""
+    for pattern, owners in reversed(rules):
+        if pattern.fullmatch(path):
+            return owners
+    return ""
+
+
+def _regex(pattern: str) -> re.Pattern[str]:
+    """Make a regular expression of a pattern, which is one of .gitignore's."""
+    inner = pattern.strip("/")
+    # A slash at the begin or in the middle ties a pattern to the root.
+    anywhere = "" if "/" in pattern.rstrip("/") else "(?:.*/)?"
+    parts = (_AS_REGEX.get(part, "[^/]*" if part[:1] == "*" else re.escape(part)) for part in _WILDCARD.split(inner))
+    # A folder's files belong to its owner, and `docs/*` names no folder of docs.
+    below = "/.*" if pattern.endswith("/") else "" if inner.endswith("/*") else "(?:/.*)?"
+    return re.compile(f"{anywhere}{''.join(parts)}{below}")

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.feature import first
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
-from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import FailsHereOnly, Lack, NotCompared, TfperfError
 from pytest_tfperf.features import features, settings_of_features
 from pytest_tfperf.lines import Line
-from pytest_tfperf.session.owners import Owners
 from pytest_tfperf.session.running import can_measure
 
 if TYPE_CHECKING:
@@ -26,7 +24,8 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.command import Command
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict, UnrecordedTests
+    from pytest_tfperf.core.selection import SelectedTest
+    from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict
     from pytest_tfperf.core.verdict import Consequence
     from pytest_tfperf.workers.launcher import Nodes
 
@@ -41,9 +40,9 @@ class SessionState:
 
     Attributes:
         features: the features that take part, by name.
-        selection: the throughput tests that pytest selected.
+        selection: the throughput tests that pytest selected, by node id and in pytest's order.
+        collected: the node ids of all tests in files that were collected whole, whether selected or not.
         opened: closed when the session ends.
-        owners: whom tests belong to.
         remarks: lines to print before the first test.
         skipped: the number of tests that could not run here, for each reason.
         not_measured: the error of each test that ended in an error.
@@ -56,7 +55,6 @@ class SessionState:
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
         unselected: the throughput tests that pytest collected, but deselected or skipped, and why.
         verdicts: on software and machine as a whole, once all tests have run.
-        unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
         interrupted: the test that Ctrl-C or SIGTERM interrupted; "" for none.
         status: the exit status, once all tests have run.
         output_lines: lines on the files that features wrote or could not write.
@@ -65,9 +63,9 @@ class SessionState:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.features = {name: feature for name, feature in features().items() if feature.takes_part(settings)}
-        self.selection = Selection()
+        self.selection: dict[str, SelectedTest] = {}
+        self.collected: set[str] = set()
         self.opened = ExitStack()
-        self.owners = Owners(settings)
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, TfperfError] = {}
@@ -78,7 +76,6 @@ class SessionState:
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
         self.unselected: dict[str, str] = {}
         self.verdicts: list[SessionVerdict] = []
-        self.unrecorded: UnrecordedTests | None = None
         self.interrupted = ""
         self.status = 0
         self.output_lines: list[Line | str] = []
@@ -94,6 +91,7 @@ class SessionState:
             features=tuple(self.features.values()),
             nodes=self.nodes,
             selection=self.selection,
+            collected=self.collected,
             opened=self.opened,
         )
 
@@ -210,8 +208,11 @@ class SessionState:
 
         for name, machine in self.session.machine_sessions.items():
             measured = [result for result in self.results if result.machine == name and result.other is None]
-            found = session_verdicts(machine, self.session.engine, measured, turn=machine.sessions_before)
-            yield from (verdict.on(name, measured) for verdict in found if verdict is not None)
+            if not machine.drift.is_known and not any(result.pairs for result in measured):
+                continue  # too few tests tell of the whole
+            for verdict in session_verdicts(machine, self.session.engine, measured):
+                if verdict is not None:
+                    yield verdict.on(name, measured)
         with self.session.noting_history_faults():
             for feature in self.features.values():
                 yield from feature.session_verdicts(self.session, self.session.machines)
@@ -305,7 +306,7 @@ class SessionState:
         return self.status
 
     def _exit_status(self, status: int, failures: int) -> int:
-        if self.settings.collects_only and self.selection.faulty:
+        if self.settings.collects_only and any(test.faults for test in self.selection.values()):
             return status or EXIT_USAGE
         if self.settings.collects_only or not (self.selection or self.under_xdist):
             return status
@@ -329,11 +330,6 @@ class SessionState:
         if not self.selection and all(settings.of(setting) == setting.default for setting in settings_of_features()):
             return  # nothing was asked for, and what writes takes time to import
         result = self.result
-        if result.alone and not settings.update_baselines:
-            from pytest_tfperf.core.verdict import Tolerance
-            from pytest_tfperf.judging.unrecorded import unrecorded_tests
-
-            self.unrecorded = unrecorded_tests(result.alone, Tolerance.of(settings.tolerance))
         if self.keeps_history:
             history = self.session.history
             self.output_lines += filter(None, (history.moved_aside, str(history.unread)))

@@ -16,10 +16,11 @@ from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.session_verdicts import red_machines
-from pytest_tfperf.core.verdict import Against, Outcome
+from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.judging.breakdown import matmul_change
-from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
+from pytest_tfperf.judging.session_effects import MIN_TESTS
+from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.baselines import recorded_table, recorded_under_load, required, unrecorded
 from pytest_tfperf.reports.measurement_table import (
@@ -82,15 +83,15 @@ def _at_most(expected: float, most: float, *, is_recording: bool) -> str:
 
 def refused(state: SessionState, *, in_brief: bool = False) -> list[str]:
     """Tests with invalid parameters: each fault once, with the first test that has it; in brief its first sentence."""
-    faults = state.selection.faulty
-    if not faults:
-        return []
     grouped: dict[str, list[str]] = {}
-    for test, of_test in faults.items():
-        for fault in of_test:
-            grouped.setdefault(fault.brief if in_brief else str(fault), []).append(test)
+    for test in state.selection.values():
+        for fault in test.faults:
+            grouped.setdefault(fault.brief if in_brief else str(fault), []).append(test.id)
+    if not grouped:
+        return []
+    faulty = {test for tests in grouped.values() for test in tests}
     all_tests = counted(len(state.selection), "throughput test")
-    lines = [f"tfperf: {len(faults)} of {all_tests} have invalid parameters; each of them is an error:"]
+    lines = [f"tfperf: {len(faulty)} of {all_tests} have invalid parameters; each of them is an error:"]
     for text, (first, *others) in grouped.items():
         lines.append(f"  {first}{f' and {len(others)} more' if others else ''}: {text}")
     return lines
@@ -293,9 +294,10 @@ def _under_load(measurements: Sequence[Measurement]) -> list[str]:
 
 def _unrecorded(state: SessionState, measurements: Sequence[Measurement]) -> Sequence[Line | str]:
     """The tests without a recorded baseline."""
-    settings, facts = state.settings, state.unrecorded
-    if facts is None:
+    settings, found = state.settings, [m for m in measurements if m.is_unrecorded]
+    if settings.update_baselines or not found:
         return []
+    facts = unrecorded_tests(found, Tolerance.of(settings.tolerance))
     if settings.require_baseline:
         return [required(facts, baselines=settings.shown_baselines)]
     timed = state.session.run_seconds

@@ -37,7 +37,7 @@ def header(config: pytest.Config, state: SessionState) -> list[str]:
 def write_summary(reporter: TerminalReporter, state: SessionState) -> None:
     """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
     if state.settings.collects_only:
-        has_something_to_say = bool(state.selection.faulty)
+        has_something_to_say = any(test.faults for test in state.selection.values())
     else:
         has_something_to_say = bool(state.selection or state.skipped or state.under_xdist or state.output_lines)
     if not has_something_to_say:

@@ -1,27 +1,38 @@
-"""The format of a baselines file: rows to text, and text to rows or an error that names the line.
+"""Baselines on disk: a CSV for each machine, read whole or not at all, written atomically under a lock.
 
 A row is a line, so that a diff is readable and a line number identifies a row. Reading is strict, because people edit
 these files: a file that is read in part would judge against wrong figures, and with an absurd number in its row a test
-can never fail. `core/baseline.py` refuses what no row can be, provisional baselines included, and `require_plausible`
-what a committed row can't be.
+can never fail.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import os
 import re
-from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, Final
+import time
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, final
 
-from pytest_tfperf.core.baseline import Baseline, Key, Provenance, is_unit, require_topology
+from pytest_tfperf.core.baseline import (
+    Baseline,
+    BaselineUpdate,
+    Key,
+    Provenance,
+    is_unit,
+    require_plausible,
+    require_topology,
+)
 from pytest_tfperf.core.command import parse_subject
-from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.errors import BaselineError, TfperfError, known_names, unknown
+from pytest_tfperf.core.topology import check_name, is_name
+from pytest_tfperf.errors import BaselineError, TfperfError, known_names, unknown, worded
+from pytest_tfperf.stores import files
 from pytest_tfperf.stores.kept import require_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 VERSION: Final = 1
 """Of a file that does not say it; a later one has a further, empty column, named `version=2`."""
@@ -40,26 +51,7 @@ _TEXTS: Final = ("source", "date", "gpu", "lock", "commit", "environment", "note
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf", re.ASCII)
 _WRITTEN: Final = (Provenance.PUBLISHED, Provenance.MEASURED)
 
-
-MOST_BETWEEN_RUNS: Final = 0.1
-"""The largest standard deviation between the runs of a throughput's row; recording refuses from 0.08 on."""
-
-_MOST_OF_A_FIGURE: Final = 1.0
-"""The largest of any other figure's row, as a fraction of its value, where this is a time, a rate or memory."""
-
-_MOST_NEAR_ZERO: Final = 1e6
-"""The largest where the figure may have any sign, so that its mean may be near 0."""
-
-_MOST_RUNS: Final = 9999
-_RATES: Final = (1e-6, 1e21)
-_TFLOPS: Final = (0.01, 1000.0)
-_FIRST_YEAR: Final = 2000
-
 _LATER = re.compile(r"version=([0-9]{1,9})")
-_DATE = re.compile(r"\d{4}(-\d{2})?(-\d{2})?", re.ASCII)
-_COMMIT = re.compile(r"[0-9a-f]{7,64}(-dirty)?", re.ASCII)
-_LOCK = re.compile(r"[^/]+\.lock\.txt")
-_FACT = re.compile(r"[^\s=]+=\S+")
 _MARKER = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})( [^\r\n]*)?\r?$", re.MULTILINE)
 
 
@@ -201,92 +193,176 @@ def _text(row: Baseline, column: str) -> str:
     return re.sub(r"[\r\n]+", " ", str(value))
 
 
-def require_plausible(row: Baseline, today: date | None = None) -> None:
-    """Check that the numbers and texts of a committed row make sense, alone and together.
+_PACKAGE: Final = Path(__file__).parents[1]
+# The documents' baselines: `published/` in an installed wheel, `baselines/` in a checkout.
+_PUBLISHED: Final = next((f for f in (_PACKAGE / "published", _PACKAGE.parent / "baselines") if f.is_dir()), None)
+
+_WAY_OUT: Final = (
+    "Make it writable, or name another folder with --tfperf-baselines=DIR (or the ini value tfperf_baselines)"
+)
+
+
+@final
+class BaselineStore:
+    """The user's folder of baselines, over the published ones that ship with the package.
 
     Args:
-        row: a row that is read from a file or will be written.
-        today: the date; None for the system's.
-
-    Raises:
-        BaselineError: a number or text makes no sense; says what to write.
+        folder: where `update` writes; it need not exist before.
+        published: a read-only folder, whose published rows alone count; None for no such folder.
     """
-    _require_reference(row)
-    _require_runs(row)
-    _require_date(row.date, today or date.today())
-    _require_gpu(row)
-    if row.provenance is Provenance.PUBLISHED and (row.lock or row.commit or not row.source):
-        raise BaselineError("provenance published: name the document in source, and leave lock and commit empty")
-    if row.lock and not _LOCK.fullmatch(row.lock):
-        raise BaselineError(f"lock {row.lock!r}: write the name of a file beside this one, as in box-1e520b95.lock.txt")
-    if row.commit and not _COMMIT.fullmatch(row.commit):
-        raise BaselineError(f"commit {row.commit!r}: write the hash that git shows, or nothing; a branch would move")
-    _require_environment(row.environment)
+
+    def __init__(self, folder: Path, published: Path | None = _PUBLISHED) -> None:
+        self.folder = folder
+        self._folders = [folder] if published is None else [published, folder]
+        self._locked = False
+        self._read: dict[Path, tuple[tuple[int, ...], dict[Key, Baseline]]] = {}
+
+    def load(self, machine: str) -> dict[Key, Baseline]:
+        """Return a machine's throughputs by key, none for an unknown machine; a user's row replaces the shipped row.
+
+        Raises:
+            BaselineError: a name that can't be a machine's, or a file that can't be read whole; names file and line.
+        """
+        return {key: row for key, row in self._load(machine).items() if not key.figure}
+
+    def figures(self, machine: str) -> dict[Key, Baseline]:
+        """Return a machine's rows of figures beside the throughput, by key.
+
+        Raises:
+            BaselineError: as `load`.
+        """
+        return {key: row for key, row in self._load(machine).items() if key.figure}
+
+    def _load(self, machine: str) -> dict[Key, Baseline]:
+        rows: dict[Key, Baseline] = {}
+        for folder in self._folders:
+            rows |= self._rows(folder, machine)
+        return rows
+
+    def machines(self) -> list[str]:
+        """Return the machines that have a file, published ones included."""
+        names = {file.stem for folder in self._folders for file in folder.glob("*.csv")}
+        return sorted(filter(is_name, names), key=natural)
+
+    def published(self, like: Key | None = None) -> list[Baseline]:
+        """Return the published rows of all machines with a key, or all, even where a measured row has the same key.
+
+        Files that can't be read are ignored: another machine's file must not cost this machine its verdict.
+        """
+        published: dict[tuple[str, Key], Baseline] = {}
+        for folder in self._folders:
+            for file in sorted(folder.glob("*.csv")):
+                with suppress(BaselineError):
+                    for row in self._rows(folder, file.stem).values():
+                        if not (row.is_measured or row.key.figure) and like in (None, row.key):
+                            published[row.machine, row.key] = row
+        return list(published.values())
+
+    def update(
+        self, machine: str, rows: Mapping[Key, Baseline], without: Collection[Key] = ()
+    ) -> tuple[BaselineUpdate, ...]:
+        """Write rows into the machine's file, whose other rows stay but those `without`, and return the changes.
+
+        Takes the lock for the moment where the session does not hold it.
+
+        Raises:
+            BaselineError: the file can't be read whole or written, or another session holds the lock; nothing is lost.
+        """
+        check_name(machine)
+        assert all(row.key == key and row.machine == machine for key, row in rows.items())
+        path = self.folder / f"{machine}.csv"
+        with nullcontext() if self._locked else self.lock():
+            before = self._load(machine)
+            kept = {key: row for key, row in self._rows(self.folder, machine).items() if key not in without}
+            self._write(path, (kept | dict(rows)).values())
+        return tuple(BaselineUpdate(before.get(key), row) for key, row in rows.items())
+
+    def rewrite(self, machine: str, rows: Iterable[Baseline]) -> None:
+        """Write a machine's file anew, whatever it holds now, with these rows alone; delete it where there are none.
+
+        Raises:
+            BaselineError: the file can't be written, or another session holds the lock; nothing is lost.
+        """
+        check_name(machine)
+        with self.lock():
+            self._write(self.folder / f"{machine}.csv", rows)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Make the folder, and keep other sessions from updating it until the block ends or the process dies.
+
+        Raises:
+            BaselineError: another session holds the lock (names it), or the folder can't be written.
+        """
+        path = self.folder / ".lock"
+        with self._acquired(path):
+            self._locked = True
+            try:
+                yield
+            finally:
+                self._locked = False
+                path.unlink(missing_ok=True)
+
+    def _acquired(self, path: Path) -> IO[str]:
+        """Return the open lock file, locked."""
+        while True:
+            with worded(self.folder, "written", _WAY_OUT, kind=BaselineError):
+                self.folder.mkdir(parents=True, exist_ok=True)
+            with worded(path, "written", _WAY_OUT, kind=BaselineError):
+                file = open(path, "a+", encoding="utf-8", opener=_without_links)  # noqa: SIM115  # the caller closes it
+                try:
+                    _acquire(file, self.folder)
+                except BaseException:
+                    with suppress(OSError):  # a full disk: closing tries to write the rest again
+                        file.close()
+                    raise
+            if os.fstat(file.fileno()).st_nlink:  # else the session before has just deleted it
+                return file
+            file.close()
+
+    def _write(self, path: Path, rows: Iterable[Baseline]) -> None:
+        rows = list(rows)
+        with worded(path, "written", _WAY_OUT, kind=BaselineError):
+            if rows:
+                files.replace(path, render(rows))
+            else:
+                path.unlink(missing_ok=True)
+
+    def _rows(self, folder: Path, machine: str) -> dict[Key, Baseline]:
+        """Return the rows of a file that count; it is parsed again only where it has changed."""
+        check_name(machine)
+        path = folder / f"{machine}.csv"
+        with worded(path, "read", "Repair it, or name another folder", kind=BaselineError):
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                return {}
+            version = (status.st_ino, status.st_size, status.st_mtime_ns)
+            if path not in self._read or self._read[path][0] != version:
+                self._read[path] = (version, parse(path.read_bytes(), machine, str(path)))
+        rows = self._read[path][1]
+        if folder == self.folder:
+            return rows
+        return {key: row for key, row in rows.items() if not row.is_measured}
 
 
-def _require_reference(row: Baseline) -> None:
-    low, high = _RATES
-    size = abs(row.value)
-    if size > high or (not row.key.figure and size < low):
-        raise BaselineError(f"value {row.value:g} is none that can be measured: correct it, or delete the row")
-    if not row.key.figure:
-        if not any(map(str.isalpha, row.unit)):
-            raise BaselineError(f"unit {row.unit}/s: write the word for what is counted, as in images/s")
-        return
-    if (figure := Figure(row.key.figure)).is_measured:
-        if row.unit != (unit := figure.unit):
-            raise BaselineError(f"unit {row.unit!r}: {row.key.figure} is in {unit or 'no unit'}")
-        if row.value <= 0:
-            raise BaselineError(f"value {row.value:g}: {row.key.figure} is above 0 {unit}".rstrip())
+def _acquire(file: IO[str], folder: Path) -> None:
+    """Lock the open file and write the owner into it; closing the file or the end of the process releases the lock."""
+    import fcntl  # not at the top: Windows has none, and tests there import our types
 
-
-def _require_runs(row: Baseline) -> None:
-    if row.runs > _MOST_RUNS:
-        raise BaselineError(f"runs {row.runs}: write how many runs the value rests on, {_MOST_RUNS} at most")
-    if row.between_runs is None:
-        return
-    if row.runs == 1:
-        raise BaselineError(f"between_runs {row.between_runs:g} of a single run: leave it empty, or correct runs")
-    most = MOST_BETWEEN_RUNS
-    if row.key.figure:
-        is_positive = row.unit == "bytes" or Figure(row.key.figure, unit=row.unit).with_speed
-        most = _MOST_OF_A_FIGURE if is_positive and row.value > 0 else _MOST_NEAR_ZERO
-    if row.between_runs > most:
-        raise BaselineError(
-            f"between_runs {row.between_runs:g} is above {most:g}: write the standard deviation between the runs as a "
-            "fraction, 0.02 for 2 %"
-        )
-
-
-def _require_date(text: str, today: date) -> None:
-    if not text:
-        return
     try:
-        day = date.fromisoformat((text + "-01-01")[:10]) if _DATE.fullmatch(text) else None
-    except ValueError:  # no such day
-        day = None
-    if day is None or day.year < _FIRST_YEAR:
-        raise BaselineError(f"date {text!r}: write the day of the measurement, as in 2026-01-31")
-    if day > today + timedelta(days=1):  # in another time zone it may be tomorrow
-        raise BaselineError(f"date {text} is in the future: today is {today}")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.truncate(0)
+        file.write(f"pid {os.getpid()} on {os.uname().nodename} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+        file.flush()
+    except BlockingIOError:
+        file.seek(0)
+        raise BaselineError(
+            f"{folder}: another session updates these baselines ({file.read()})",
+            next_step="Wait for it to end, or end it: the lock goes with its process",
+        ) from None
 
 
-def _require_gpu(row: Baseline) -> None:
-    rate, (low, high) = row.gpu_fp32_tflops, _TFLOPS
-    if rate is None:
-        return
-    if not low <= rate <= high:
-        raise BaselineError(f"gpu_fp32_tflops {rate:g}: write one GPU's rate in TFLOP/s, as in 10.6, or nothing")
-    if not row.gpu:
-        raise BaselineError(f"gpu_fp32_tflops {rate:g} without a gpu: write the GPU's name, or leave both empty")
-
-
-def _require_environment(text: str) -> None:
-    names = set()
-    for fact in text.split():
-        name = fact.partition("=")[0]
-        if not _FACT.fullmatch(fact):
-            raise BaselineError(f"environment: {fact!r} must be NAME=VERSION, as in tensorflow=2.21.0 keras=3.15.1")
-        if name in names:
-            raise BaselineError(f"environment: {name} is given twice: keep one")
-        names.add(name)
+def _without_links(path: str, flags: int) -> int:
+    """Open a file, but not one that a link names: its owner would be written into another file."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)

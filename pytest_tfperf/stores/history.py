@@ -8,12 +8,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
-from sqlalchemy import Table, delete, insert, select
+from sqlalchemy import Table, case, delete, func, insert, select
+from sqlalchemy.sql.functions import coalesce
 
 from pytest_tfperf.core.history_url import place_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import moment
-from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import one_line, shortened
@@ -26,13 +26,12 @@ from pytest_tfperf.stores.history_rows import (
     figure_rows,
     figures_in,
     measurement_row,
-    profile_of,
     unpacked,
     verdict_row,
     whole_measurement,
     whole_verdict,
 )
-from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, VERDICTS
+from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, PUSHED, VERDICTS
 from pytest_tfperf.stores.kept import Damaged
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     import pandas
     from sqlalchemy import Connection, Select
 
-    from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.history_url import HistoryUrl
     from pytest_tfperf.core.past import PastResult
@@ -102,7 +100,7 @@ class History:
     """A history, opened anew for each call.
 
     Every method that reads or writes raises TfperfError where the file or the server cannot be used, and, but for
-    `profile_of`, `earlier`, `values_of` and `times_of`, where there is no history yet. A row that is damaged, or that a
+    `earlier`, `values_of` and `times_of`, where there is no history yet. A row that is damaged, or that a
     newer version wrote in a format unknown here, is left out and noted in `unread`.
 
     Args:
@@ -112,12 +110,14 @@ class History:
         database: the file or the server.
         moved_aside: a sentence about a damaged file that was moved; "" where none was damaged.
         unread: the rows that were left out, which every caller must report.
+        earlier: what a session asks of the sessions before it.
     """
 
     def __init__(self, place: Path | HistoryUrl) -> None:
         self.database = Database(place)
         self.moved_aside = ""
         self.unread = UnreadRows(self._test_of)
+        self.earlier = EarlierRows(self.database, self.unread)
 
     def prepare(self) -> None:
         """Make the file and write to it, so that a fault shows before the first measurement."""
@@ -156,21 +156,6 @@ class History:
         deleted = self._write(delete_old)
         self.database.compact()
         return deleted
-
-    @property
-    def earlier(self) -> EarlierRows:
-        """What a session asks of the sessions before it."""
-        return EarlierRows(self.database, self.unread)
-
-    def profile_of(self, row: Baseline) -> Profile | None:
-        """Return the profile that was taken when a baseline was recorded; None where none was."""
-        if not row.date:
-            return None
-        for id, whole in self._rows(queries.recorded(row)):
-            with self.unread.leaving_out(MEASUREMENTS, id) as name:
-                if whole != DROPPED and (profile := profile_of(unpacked(whole, name), row.date, name)) is not None:
-                    return profile
-        return None
 
     def measurements(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
         """Return whole measurements, by default all, in the order in which they were made."""
@@ -321,12 +306,12 @@ class History:
         id = replaces or secrets.token_hex(16)
 
         def add(connection: Connection) -> None:
-            made = max(connection.scalar(queries.last_made(table)) + 1, round(moment(when).timestamp() * 1e6))
+            made = max(connection.scalar(_last_made(table)) + 1, round(moment(when).timestamp() * 1e6))
             connection.execute(delete(table).where(table.c.id == replaces))
             connection.execute(insert(table).values(**row, id=id, made=made))
             if table is MEASUREMENTS:
                 connection.execute(delete(FIGURES).where(FIGURES.c.measurement == id))
-            first = max(connection.scalar(queries.last_made(FIGURES)) + 1, made) if figures else 0
+            first = max(connection.scalar(_last_made(FIGURES)) + 1, made) if figures else 0
             for number, figure in enumerate(figures):
                 own = {"id": f"{id}-{figure['figure']}", "made": first + number, "measurement": id}
                 connection.execute(insert(FIGURES).values(**figure, **own))
@@ -347,3 +332,10 @@ class History:
                 )
         with self.database.opened(writes=True) as connection:
             return action(connection)
+
+
+def _last_made(table: Table) -> Select[Any]:
+    """Select the greatest `made` that a table ever had, because a row that was pushed may have been deleted since."""
+    pushed = select(func.max(PUSHED.c.made)).where(PUSHED.c.kind == table.name).scalar_subquery()
+    kept = select(func.max(table.c.made)).scalar_subquery()
+    return select(case((coalesce(pushed, 0) > coalesce(kept, 0), pushed), else_=coalesce(kept, 0)))

@@ -150,7 +150,6 @@ class Database:
         return engine
 
     def _require_tables(self, connection: Connection, *, writes: bool) -> None:
-        instead = "another folder: --tfperf-dir DIR, or --history DIR for tfperf" if self.path else "another server"
         if inspect(connection).has_table(HISTORY.name):
             version = connection.scalar(select(HISTORY.c.version))
         elif self.path is not None and inspect(connection).get_table_names():
@@ -159,7 +158,9 @@ class Database:
             version = self._make_tables(connection)
         else:
             raise TfperfError(f"{self}: no history yet; send one: tfperf history push")
-        require_version(version, self, newest=VERSION, otherwise=f"name {instead}")
+        if version != VERSION:
+            instead = "another folder: --tfperf-dir DIR, or --history DIR for tfperf" if self.path else "another server"
+            require_version(version, self, newest=VERSION, otherwise=f"name {instead}")
 
     def _make_tables(self, connection: Connection) -> int | None:
         """Make the missing tables in a transaction of its own, and return their version.

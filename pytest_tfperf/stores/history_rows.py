@@ -49,8 +49,10 @@ _TEXTS = ("session", "test", "name", "machine", "topology", "commit")
 def measurement_row(m: Measurement) -> dict[str, Any]:
     """Return the columns of a measurement except `id` and `made`."""
     result = PastResult.of(m)
-    serves = not_provisional(m) is None and len(m.runs) == len(m.throughput.runs)
-    serving = EarlierMeasurement.of(m).runs if serves else ()
+    serving = []
+    if not_provisional(m) is None and len(m.runs) == len(m.throughput.runs):
+        values = zip(m.runs, m.throughput.runs, strict=True)
+        serving = [(value.log_rate, value.error, value.windows) for run, value in values if run.disturbance is None]
     row = {name: storable(getattr(m, name)) for name in _TEXTS} | {
         "unit": result.unit,
         "examples_per_sec": result.value,
@@ -67,7 +69,7 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
         "seconds": m.seconds,
         "baseline": result.baseline,
         "gpu": storable(m.gpu),
-        "run_values": json.dumps([(run.log_rate, run.error, run.windows) for run in serving]),
+        "run_values": json.dumps(serving),
         "whole": _packed(m),
     }
     if result.baseline is not None and m.verdict and m.verdict.baseline:

@@ -217,17 +217,15 @@ class LocalLauncher:
         with worded_start("it"):
             log, scratch = self._files.worker_log(self._started), self._files.new_scratch_folder()
         folder = self._interpreter.user_folder(str(command.cwd))
+        environment = {
+            **self._interpreter.environment(),
+            "PWD": str(folder),  # else it is pytest's, and leads a program to the current code
+            **gpus_of_program(devices),
+            "TMPDIR": str(scratch),
+            **command.env,
+        }
         return PreparedCommand(
-            argv=self._interpreter.user_command(command.words),
-            environment={
-                **self._interpreter.environment(),
-                "PWD": str(folder),  # else it is pytest's, and leads a program to the current code
-                **gpus_of_program(devices),
-                "TMPDIR": str(scratch),
-                **command.env,
-            },
-            folder=folder,
-            terminal=command.terminal,
+            command=replace(command, argv=self._interpreter.user_command(command.words), cwd=folder, env=environment),
             log=log,
             silence_seconds=self._silence_seconds,
             facts=self._interpreter.facts(command),

@@ -16,7 +16,7 @@ from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.errors import BaselineError, MeasurementError
-from pytest_tfperf.judging.common_drift import MIN_TESTS
+from pytest_tfperf.judging.session_effects import MIN_TESTS
 from pytest_tfperf.judging.target import target_for
 from pytest_tfperf.reports.invalid import worded
 from tests.helpers.machines import load

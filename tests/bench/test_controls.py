@@ -15,8 +15,8 @@ from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.common_drift import MIN_TESTS
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.judging.session_effects import MIN_TESTS
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.measurements import baseline, measurement, run_at, throughput
 from tests.helpers.played import BOX, BUSY, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, steady
 from tests.helpers.played_session import PlayedSession

@@ -12,8 +12,8 @@ from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, Figure
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
+from pytest_tfperf.judging.session_effects import CommonDrift
 from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import NOISE, baseline, run_at
 from tests.helpers.played import BOX, PLAN, TRIVIAL, steady

@@ -18,7 +18,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineRefused
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.measurements import measurement, run_at, throughput
 
 FIGURES = (

@@ -17,7 +17,7 @@ from pytest_tfperf.reports.baselines import recorded_under_load
 from pytest_tfperf.reports.invalid import load_note
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.verdict import lines_about
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.measurements import KEY, baseline, measurement, run_at, throughput, verdict
 
 QUIET = Telemetry(seconds=1.0, usable_cores=2, other_cpu_fraction_mean=0.1, idle_fraction_mean=0.9)

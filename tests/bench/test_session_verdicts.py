@@ -10,7 +10,7 @@ from pytest_tfperf.bench.sentinels import session_verdicts
 from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.session_variance import session_variance
+from pytest_tfperf.judging.session_effects import session_variance
 from pytest_tfperf.judging.software_and_machine import SENTINELS
 from tests.helpers.measurements import run_at
 from tests.helpers.played import PlayedLauncher, steady
@@ -40,7 +40,7 @@ def judged_in(
         found = [
             one if one.is_decided else session.bench.check(task, one) for task, one in zip(tasks, found, strict=True)
         ]
-    return session_verdicts(session.machine, session.engine, found, turn=0)
+    return session_verdicts(session.machine, session.engine, found)
 
 
 def test_a_quiet_session_asks_no_sentinel() -> None:

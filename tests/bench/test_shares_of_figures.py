@@ -15,12 +15,11 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import RUN_STAGES
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.noise import baseline_variance
 from pytest_tfperf.judging.pairs import Terms
-from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
+from pytest_tfperf.judging.session_effects import CommonDrift, SessionVariance, session_variance
 from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import NOISE, baseline, run_at
 from tests.helpers.played import BOX, PLAN, TRIVIAL, steady

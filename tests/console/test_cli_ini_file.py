@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement
 

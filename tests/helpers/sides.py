@@ -84,9 +84,9 @@ class Sides:
         prepared = self.prepared(*argv, **how)
         with prepared.proof(os.getpid()):
             done = subprocess.run(
-                prepared.argv,
-                cwd=prepared.folder,
-                env=dict(prepared.environment),
+                prepared.command.words,
+                cwd=prepared.command.cwd,
+                env=dict(prepared.command.env),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

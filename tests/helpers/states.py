@@ -18,8 +18,14 @@ def state_of(folder: Path, tests: Iterable[SelectedTest] = (), **settings: Any) 
     values = {"dir": folder / "dir", "baselines": folder / "baselines"} | settings
     of_session = {field.name: values.pop(field.name) for field in fields(Settings) if field.name in settings}
     made = SessionState(Settings(**{"root": folder} | of_session, values=values))
-    made.selection.replace(tests)
+    selects(made, tests)
     return made
+
+
+def selects(made: SessionState, tests: Iterable[SelectedTest]) -> None:
+    """Select these tests, and no others."""
+    made.selection.clear()
+    made.selection.update({test.id: test for test in tests})
 
 
 def state_after(folder: Path, *measurements: Measurement, **settings: Any) -> SessionState:

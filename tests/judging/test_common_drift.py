@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.verdict import Noise
-from pytest_tfperf.judging.common_drift import (
+from pytest_tfperf.judging.session_effects import (
     FIRST_WINDOWS,
     MIN_TESTS,
     NoiseOfChanges,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Decision, Noise, Tolerance, Verdict
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
+from pytest_tfperf.judging.session_effects import CommonDrift
 from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import NOISE, baseline, pair, run_at
 

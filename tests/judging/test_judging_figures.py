@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Verdict, Want, Wants, combined
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import judge
+from pytest_tfperf.judging.session_effects import CommonDrift
 from tests.helpers.measurements import KEY, baseline, figure_evidence
 
 GIB = float(2**30)

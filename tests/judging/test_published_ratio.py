@@ -10,7 +10,7 @@ import pytest
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.judging.published_ratio import PublishedRatio, published_ratio
+from pytest_tfperf.judging.target import PublishedRatio, published_ratio
 from tests.helpers.machines import load
 
 EIGHT, ONE = Key("resnet50-b64-replicated-device", "1x8"), Key("resnet50-b64-replicated-device", "1x1")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.verdict import Noise, Outcome
-from pytest_tfperf.judging.session_variance import GRID, LearntBaseline, learnt_baseline, session_variance, teaching
+from pytest_tfperf.judging.session_effects import GRID, LearntBaseline, learnt_baseline, session_variance, teaching
 
 NOISE = Noise(between_runs=0.005, degrees_of_freedom=200)
 RUNS = 5

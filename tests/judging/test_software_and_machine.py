@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance
-from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
+from pytest_tfperf.judging.session_effects import CommonDrift, common_drift
 from pytest_tfperf.judging.software_and_machine import (
     SENTINELS,
     ReferencePairs,

@@ -12,8 +12,8 @@ from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.target import Target, floor_rate, memory_rate, refuse_other_devices, target_for
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.judging.target import Target, peak_rates, refuse_other_devices, target_for
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.machines import linked, load
 from tests.helpers.measurements import baseline
 
@@ -91,12 +91,12 @@ def test_a_gpu_with_slower_memory_than_the_documents_has_no_floor(memory: float 
 
 @pytest.mark.parametrize(("machine", "gb_per_sec"), [("dgx1-p100", 732), ("h200", 4917), ("4x-gtx-1080-ti", 484)])
 def test_the_memory_rate_of_a_gpu_is_its_data_sheets(machine: str, gb_per_sec: int) -> None:
-    assert memory_rate(load(machine).take(1)) == pytest.approx(gb_per_sec, abs=1)
+    assert peak_rates(load(machine).take(1))[1] == pytest.approx(gb_per_sec, abs=1)
 
 
 def test_the_memory_rate_of_unknown_gpus_and_of_cpus_is_not_known() -> None:
-    assert memory_rate(linked(2, {}).take(2)) is None
-    assert memory_rate(load("no-gpu").on_cpu().take(1)) is None
+    assert peak_rates(linked(2, {}).take(2))[1] is None
+    assert peak_rates(load("no-gpu").on_cpu().take(1)) == (None, None)
 
 
 REAL_DATA = Key("resnet50-b64-replicated-python", "1x8")
@@ -152,8 +152,8 @@ def of_the_documents(folder: Path, *, device: bool) -> list[Target]:
             store.published(key),
             "h200",
             key,
-            gpu_fp32_tflops=floor_rate(machine.take(int(key.topology[2]))),
-            gpu_memory_gb_per_sec=memory_rate(machine.take(int(key.topology[2]))),
+            gpu_fp32_tflops=peak_rates(machine.take(int(key.topology[2])))[0],
+            gpu_memory_gb_per_sec=peak_rates(machine.take(int(key.topology[2])))[1],
         )
         for key in keys
     ]

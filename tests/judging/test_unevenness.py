@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
-from pytest_tfperf.judging.unevenness import are_alike, bias, tells_nothing, unevenness
-from pytest_tfperf.judging.validity import disturbance_in
+from pytest_tfperf.judging.validity import are_alike, bias, disturbance_in, tells_nothing, unevenness
 from tests.helpers.measurements import run_at
 
 LIMITS = DisturbanceLimits()

@@ -18,12 +18,11 @@ from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Rule, Tolerance, Verdict, Want, Wants
-from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.confirmation import RUN_STAGES
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge, may_stop_early
 from pytest_tfperf.judging.pairs import MOST_PAIRS, PAIRS_THAT_TELL
-from pytest_tfperf.judging.session_variance import GRID, SessionVariance, session_variance
+from pytest_tfperf.judging.session_effects import GRID, CommonDrift, SessionVariance, common_drift, session_variance
 from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import baseline, run_at, throughput
 

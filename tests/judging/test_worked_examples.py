@@ -21,13 +21,12 @@ from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.judging.change_points import alarms, shapes
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.pairs import Terms
-from pytest_tfperf.judging.session_variance import learnt_baseline, session_variance
+from pytest_tfperf.judging.session_effects import CommonDrift, learnt_baseline, session_variance
 from pytest_tfperf.judging.software_and_machine import ReferencePairs, judge_machine, judge_sentinels
 from pytest_tfperf.judging.target import Target, provisional_baseline, target_for
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
@@ -334,4 +333,7 @@ def test_tests_without_a_baseline(same_texts: SameTexts) -> None:
     noisy = [measurement(throughput(1000.0, error=0.2), runs=(run_at(1000.0),), verdict=new)]
     recorded = [measurement(throughput(1000.0), runs=(run([0.064] * 5),))]
     cases = {"two": today, "beside recorded ones": [*today, *recorded], "a noisy one": noisy}
-    same_texts("unrecorded", {name: shown(unrecorded_tests(found, Tolerance())) for name, found in cases.items()})
+    facts = {
+        name: unrecorded_tests([m for m in found if m.is_unrecorded], Tolerance()) for name, found in cases.items()
+    }
+    same_texts("unrecorded", {name: shown(fact) for name, fact in facts.items()})

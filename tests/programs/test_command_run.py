@@ -31,7 +31,7 @@ Start = Callable[..., CommandRun]
 def prepared_in(folder: Path, argv: Sequence[str], *, log: str = "log", **environment: str) -> PreparedCommand:
     variables = {**os.environ, **environment}
     return PreparedCommand(
-        argv=argv, environment=variables, folder=folder, log=folder / log, silence_seconds=9, facts={}
+        command=Command(argv, name="it", env=variables, cwd=folder), log=folder / log, silence_seconds=9, facts={}
     )
 
 
@@ -205,12 +205,13 @@ def test_it_may_end_in_order_on_sigterm_and_its_last_line_are_in_the_log(start: 
 DRIVER = """
 import os, sys
 from pathlib import Path
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.workers.launcher import PreparedCommand
 folder = Path(sys.argv[2])
 run = CommandRun(PreparedCommand(
-    argv=[sys.executable, "-c", sys.argv[1]], environment=os.environ, folder=folder, log=folder / "log",
-    silence_seconds=9, facts={},
+    command=Command([sys.executable, "-c", sys.argv[1]], name="it", env=os.environ, cwd=folder),
+    log=folder / "log", silence_seconds=9, facts={},
 ))
 while data := run.read(60):
     print(data.decode(), end="", flush=True)
@@ -246,7 +247,7 @@ def test_a_killed_supervisor_is_noticed_and_all_that_its_program_started_is_ende
 ) -> None:
     prepared = prepared_in(tmp_path, ["sh", "-c", dedent(ORPHANS)], PYTHON=sys.executable)
     text = ""
-    with closing(CommandRun(replace(prepared, terminal=terminal))) as run:
+    with closing(CommandRun(replace(prepared, command=replace(prepared.command, terminal=terminal)))) as run:
         while len(pids(text)) < 5 and (data := run.read(PATIENCE_SECONDS)):
             text += data.decode()
         os.kill(run.pid, signal.SIGKILL)
@@ -352,7 +353,7 @@ def test_a_program_gets_its_gpus_by_index_where_that_is_sure(
 ) -> None:
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
     with closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as launcher:
-        given = launcher.prepare_command(Command(["it"], name="it"), devices, 1).environment
+        given = launcher.prepare_command(Command(["it"], name="it"), devices, 1).command.env
     assert f"{given['CUDA_VISIBLE_DEVICES']} {given.get('CUDA_DEVICE_ORDER')}" == shown
 
 

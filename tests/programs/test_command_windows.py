@@ -17,12 +17,11 @@ from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.run import Plan
+from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.programs.command_windows import CommandWindows
-from pytest_tfperf.programs.own_formats import FigureValue
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.workers.failures import describe_exit
@@ -449,39 +448,38 @@ def test_an_injected_slowdown_takes_a_fraction_of_the_throughput_off() -> None:
 # Figures
 
 
-def with_figures(program: PlayedProgram, *figures: Figure, steps: int = 5, **how: object) -> CommandWindows:
+def with_figures(program: PlayedProgram, *figures: Figure, steps: int = 5, **how: object) -> Run:
     plan = Plan(steps=steps, warmup_steps=1, counts_readings=True)
     windows = CommandWindows(program, command(**how), also=figures, clock=lambda: program.now)
     windows.warm_up(plan)
-    windows.time(plan, Notes())
-    return windows
+    return windows.time(plan, Notes())
 
 
 TRAINS = "step {step} loss: {rate} 50 examples/s\n"
 
 
 def test_a_figure_of_a_later_step_is_waited_for() -> None:
-    found = with_figures(lines(100, TRAINS), Figure("loss", at_step=300))
-    assert found.figures()["loss"] == FigureValue(50.0, "at step 300")
+    run = with_figures(lines(100, TRAINS), Figure("loss", at_step=300))
+    assert (run.figures, run.figure_places) == ({"loss": 50.0}, {"loss": "at step 300"})
 
 
 def test_a_figure_whose_step_never_comes_ends_with_the_program_and_says_how_far_it_came() -> None:
     with pytest.raises(MeasurementError, match="is read at step 3000, and was printed from step 10 to step 1000"):
-        with_figures(lines(100, TRAINS), Figure("loss", at_step=3000)).figures()
+        with_figures(lines(100, TRAINS), Figure("loss", at_step=3000))
 
 
 def test_a_figure_that_is_printed_seldom_is_waited_for_behind_its_step() -> None:
     script = [
         (1.0, f"step {step} 50 examples/s{' loss: 2' if step % 900 == 100 else ''}\n") for step in range(10, 2000, 10)
     ]
-    found = with_figures(PlayedProgram(script), Figure("loss", at_step=300))
-    assert found.figures()["loss"] == FigureValue(2.0, "at step 300")
+    run = with_figures(PlayedProgram(script), Figure("loss", at_step=300))
+    assert (run.figures, run.figure_places) == ({"loss": 2.0}, {"loss": "at step 300"})
 
 
 def test_a_loss_that_no_line_has_is_not_waited_for_behind_its_step() -> None:
     program = lines(100, "step {step} 50 examples/s\n")
-    windows = with_figures(program, Figure("loss", at_step=300))
-    assert (windows.figures(), program.now) == ({}, 30.0)
+    run = with_figures(program, Figure("loss", at_step=300))
+    assert (run.figures, program.now) == ({}, 30.0)
 
 
 def test_a_run_is_not_ended_early_before_a_figure_was_printed() -> None:
@@ -491,10 +489,10 @@ def test_a_run_is_not_ended_early_before_a_figure_was_printed() -> None:
     windows = CommandWindows(program, command(), also=[first], clock=lambda: program.now)
     windows.warm_up(PLAN)
     run = windows.time(PLAN, Notes(), lambda _: True)
-    assert (len(run.windows), windows.figures()["x"].value) == (30, 7.0)
+    assert (len(run.windows), run.figures["x"]) == (30, 7.0)
 
 
 @pytest.mark.parametrize(("until_end", "place"), [(False, "at step 40"), (True, "at step 1000")])
 def test_the_loss_is_of_a_reading_that_each_run_has_or_of_the_end(until_end: bool, place: str) -> None:
-    found = with_figures(lines(100, TRAINS), Figure("loss"), until_end=until_end)
-    assert found.figures()["loss"].place == place
+    run = with_figures(lines(100, TRAINS), Figure("loss"), until_end=until_end)
+    assert run.figure_places["loss"] == place

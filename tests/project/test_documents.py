@@ -17,7 +17,7 @@ import pytest
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.azure_logs import azure_log
 from tests.helpers.patience import SESSION_SECONDS
 from tools.documents import DOCUMENTS, azure, baseline_files, differences, figures, lambda_cpu, tensorpack

@@ -14,11 +14,11 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.verdict import Consequence, Outcome, Reason, Rule, Tolerance, Verdict
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.pairs import PairsTest, Scatter, Terms
+from pytest_tfperf.judging.session_effects import CommonDrift
 from pytest_tfperf.judging.target import Target
 from pytest_tfperf.reports.measurement_table import figure_table, measurement_table
 from pytest_tfperf.reports.message import message, ways_out_of_doubt

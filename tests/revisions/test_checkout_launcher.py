@@ -27,28 +27,29 @@ def sides(project: Project) -> Iterator[Sides]:
 
 def test_relative_paths_begin_in_the_checkout(sides: Sides) -> None:
     prepared = sides.prepared("loop.py", "--config=cost.py")
-    assert (prepared.argv[1:], prepared.folder) == (["loop.py", "--config=cost.py"], sides.there)
+    assert (prepared.command.words[1:], prepared.command.cwd) == (("loop.py", "--config=cost.py"), sides.there)
 
 
 def test_absolute_paths_of_the_repository_lead_into_the_checkout(sides: Sides) -> None:
     prepared = sides.prepared(str(sides.here / "loop.py"), f"--config={sides.here / 'cost.py'}")
-    assert prepared.argv[1:] == [str(sides.there / "loop.py"), f"--config={sides.there / 'cost.py'}"]
+    assert prepared.command.words[1:] == (str(sides.there / "loop.py"), f"--config={sides.there / 'cost.py'}")
 
 
 def test_from_elsewhere_a_relative_path_is_made_absolute(sides: Sides) -> None:
     prepared = sides.prepared(f"{sides.here.name}/loop.py", folder=sides.here.parent)
-    assert prepared.argv[1:] == [str(sides.there / "loop.py")]
+    assert prepared.command.words[1:] == (str(sides.there / "loop.py"),)
 
 
 def test_variables_of_the_command_lead_there_too(sides: Sides) -> None:
     prepared = sides.prepared("loop.py", CONFIG=str(sides.here / "cost.py"), TEXT="cost.py")
-    assert (prepared.environment["CONFIG"], prepared.environment["TEXT"]) == (str(sides.there / "cost.py"), "cost.py")
+    env = prepared.command.env
+    assert (env["CONFIG"], env["TEXT"]) == (str(sides.there / "cost.py"), "cost.py")
 
 
 def test_data_that_git_ignores_are_those_of_the_repository(sides: Sides) -> None:
     (sides.here / "data").mkdir()
     (sides.here / "data" / "tokens").touch()
-    assert sides.prepared("loop.py", "data/tokens").argv[2] == str(sides.here / "data" / "tokens")
+    assert sides.prepared("loop.py", "data/tokens").command.words[2] == str(sides.here / "data" / "tokens")
 
 
 @pytest.mark.parametrize("argument", ["new.py", "./new.py", "--config=new.py", "{here}/new.py", "new/inside.py"])
@@ -62,7 +63,7 @@ def test_a_path_that_the_checkout_lacks_is_new(sides: Sides, argument: str) -> N
 
 def test_a_word_that_is_also_a_new_folder_is_no_path(sides: Sides) -> None:
     (sides.here / "train").mkdir()
-    assert sides.prepared("loop.py", "train").argv[2] == "train"
+    assert sides.prepared("loop.py", "train").command.words[2] == "train"
 
 
 def test_a_folder_that_the_checkout_lacks_is_new(sides: Sides) -> None:
@@ -82,13 +83,13 @@ def test_without_git_what_the_other_folder_lacks_is_taken_from_this_one(tmp_path
     interpreter = checkout.interpreter("/other/python")
     with closing(LocalLauncher(logs=tmp_path, silence_seconds=9, interpreter=interpreter)) as local:
         launcher = CheckoutLauncher(local, checkout)
-        prepared = launcher.prepare_command(command, CPU, 1)
-    assert (prepared.argv, prepared.folder) == (["/other/python", "train.py", f"{old}/data"], new)
+        prepared = launcher.prepare_command(command, CPU, 1).command
+    assert (prepared.words, prepared.cwd) == (("/other/python", "train.py", f"{old}/data"), new)
 
 
 @pytest.mark.parametrize("word", ["print(1)\n" * 100, "/" + "x" * 300, "--text=/" + "x" * 300])
 def test_an_argument_that_is_no_file_stays_as_it_is(sides: Sides, word: str) -> None:
-    assert sides.prepared("-c", word).argv[1:] == ["-c", word]
+    assert sides.prepared("-c", word).command.words[1:] == ("-c", word)
 
 
 # Paths with something before or behind them
@@ -96,16 +97,18 @@ def test_an_argument_that_is_no_file_stays_as_it_is(sides: Sides, word: str) -> 
 
 def test_each_path_of_a_list_leads_there(sides: Sides) -> None:
     path = sides.prepared("loop.py", PYTHONPATH=f"{sides.here}/perf_tests:{sides.here}:/usr/lib:")
-    assert path.environment["PYTHONPATH"].endswith(f":{sides.there}/perf_tests:{sides.there}:/usr/lib:")
+    assert path.command.env["PYTHONPATH"].endswith(f":{sides.there}/perf_tests:{sides.there}:/usr/lib:")
 
 
 @pytest.mark.parametrize("before", ["config=", "+data.config=", "file://", "/usr:", "--mount=type=bind,src="])
 def test_a_path_with_a_key_before_it_leads_there(sides: Sides, before: str) -> None:
-    assert sides.prepared("loop.py", f"{before}{sides.here}/cost.py").argv[2] == f"{before}{sides.there}/cost.py"
+    assert (
+        sides.prepared("loop.py", f"{before}{sides.here}/cost.py").command.words[2] == f"{before}{sides.there}/cost.py"
+    )
 
 
 def test_a_path_that_the_program_will_write_leads_there(sides: Sides) -> None:
-    assert sides.prepared("loop.py", f"--out={sides.here}/out").argv[2] == f"--out={sides.there}/out"
+    assert sides.prepared("loop.py", f"--out={sides.here}/out").command.words[2] == f"--out={sides.there}/out"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,7 @@ def test_a_variable_with_a_path_inside_of_other_text_is_named(sides: Sides) -> N
 )
 def test_text_without_a_path_to_the_current_code_stays_as_it_is(sides: Sides, word: str) -> None:
     text = word.format(here=sides.here)
-    assert sides.prepared("-c", text, program="bash").argv[2] == text
+    assert sides.prepared("-c", text, program="bash").command.words[2] == text
 
 
 def test_a_program_on_several_nodes_is_refused_because_nothing_tells_what_it_reads(sides: Sides) -> None:

@@ -112,7 +112,8 @@ def test_a_python_of_an_environment_in_the_repository_runs_each_sides_own_code(s
 def test_a_process_that_is_forked_and_has_not_yet_become_the_program_need_not_report(sides: Sides) -> None:
     prepared = sides.prepared("-c", USES_COST)
     with prepared.proof(os.getpid()):
-        subprocess.run(prepared.argv, cwd=prepared.folder, env=dict(prepared.environment), check=True, preexec_fn=_wait)
+        command = prepared.command
+        subprocess.run(command.words, cwd=command.cwd, env=dict(command.env), check=True, preexec_fn=_wait)
 
 
 def _wait() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.profile import Breakdown, Input, OpTime, Profile, Straggler
-from pytest_tfperf.core.selection import SelectedTest, Selection
+from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict, Want, Wants
@@ -19,10 +19,10 @@ from pytest_tfperf.session.expected_time import seconds_left
 from pytest_tfperf.session.outcomes import missing_as_error
 from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.session.summary import after, before
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.machines import load
 from tests.helpers.measurements import baseline, measurement, run_at, session_verdict, throughput, verdict
-from tests.helpers.states import state_of
+from tests.helpers.states import selects, state_of
 
 TESTS = [
     SelectedTest(id="for_cpus", cpu=True),
@@ -61,10 +61,11 @@ def session(folder: Path, **settings: Any) -> SessionState:
     ],
 )
 def test_tests_that_lack_gpus_or_data_or_are_faulty_are_left_out(
-    has_gpus: bool, has_data: bool, runnable: list[str]
+    has_gpus: bool, has_data: bool, runnable: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = Selection(TESTS).runnable(has_gpus=has_gpus, has_data=has_data)
-    assert [test.id for test in found] == runnable
+    is_found(monkeypatch, load("dgx1-p100") if has_gpus else NO_GPU)
+    made = session(tmp_path, data_dir=tmp_path if has_data else None)
+    assert [test.id for test in made.session.runnable] == runnable
 
 
 CPUS, GPUS = {"cpu": True, "gpu": False}, {"cpu": False, "gpu": True}
@@ -170,7 +171,7 @@ def test_a_first_recording_is_guessed(tmp_path: Path) -> None:
 def test_while_a_test_is_left_that_was_never_timed_no_time_is_announced(tmp_path: Path) -> None:
     made, known = session(tmp_path / "new"), timed(tmp_path / "known")
     assert (seconds_left(made), seconds_left(known)) == (None, None)
-    known.selection.replace(TESTS[:1])
+    selects(known, TESTS[:1])
     assert seconds_left(known) == (10.0, 30.0)
 
 
@@ -180,7 +181,7 @@ def test_tests_that_were_never_timed_make_the_time_a_range(tmp_path: Path) -> No
 
 def test_likely_confirmations_are_added_to_what_is_known(tmp_path: Path) -> None:
     made = timed(tmp_path)
-    made.selection.replace(TESTS[:1])
+    selects(made, TESTS[:1])
     assert before(made)[0].partition("test, ")[2] == "about 11 s, up to 31 s if a test is in doubt"
 
 
@@ -206,7 +207,7 @@ def test_a_doubt_against_a_recorded_row_takes_eight_runs(tmp_path: Path) -> None
     made = timed(tmp_path)
     key = Key("trivial-b1-replicated-device", "1x1")
     made.session.baselines.update("box", {key: Baseline(machine="box", key=key, value=1.0)})
-    made.selection.replace(TESTS[:1])
+    selects(made, TESTS[:1])
     assert before(made)[0].endswith("up to 2 min if a test is in doubt")  # 11 s, and seven further runs of 10 s
 
 
@@ -225,14 +226,14 @@ def test_what_is_left_shrinks_with_each_test_that_is_done(tmp_path: Path) -> Non
 
 def test_a_test_of_a_function_that_was_timed_takes_half_to_twice_as_long(tmp_path: Path) -> None:
     made = session(tmp_path, machine="box", require_baseline=True)
-    made.selection.replace([replace(TESTS[0], id=f"t.py::f[{number}]") for number in (1, 2)])
+    selects(made, [replace(TESTS[0], id=f"t.py::f[{number}]") for number in (1, 2)])
     made.session.history.append(measurement(test="t.py::f[1]", session="yesterday", seconds=10.0))
     assert seconds_left(made) == (15.0, 30.0)
 
 
 def test_a_test_in_doubt_has_its_least_and_its_most_further_runs_left(tmp_path: Path) -> None:
     made = timed(tmp_path)
-    made.selection.replace(TESTS[:1])
+    selects(made, TESTS[:1])
     key = Key("trivial-b1-replicated-device", "1x1")
     made.session.baselines.update("box", {key: Baseline(machine="box", key=key, value=1.0)})
     made.queue.begin("for_cpus")
@@ -362,7 +363,7 @@ def test_the_status_tells_regressed_from_not_measured_and_from_a_slower_machine(
 
 def test_a_session_without_throughput_tests_makes_no_folder_of_traces(tmp_path: Path) -> None:
     made = session(tmp_path, profile_on_regression=tmp_path / "traces")
-    made.selection.replace([])
+    selects(made, [])
     made.check_stores()
     assert not (tmp_path / "traces").exists()
 

@@ -45,7 +45,7 @@ def test_a_plain_session_asks_only_features_that_are_for_every_session(tmp_path:
 
 @pytest.mark.parametrize(
     ("file", "more"),
-    [("box.csv", {"baselines", "figures", "references"}), ("acknowledged.toml", {"ack"})],
+    [("box.csv", {"baselines", "references"}), ("acknowledged.toml", {"ack"})],
 )
 def test_a_file_makes_the_features_that_are_for_it_take_part(tmp_path: Path, file: str, more: set[str]) -> None:
     (tmp_path / "baselines").mkdir()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.inner import MACHINE, Finished, Project
 
 # The clocks of these two are played: other work on the machine must not decide whether runs agree.

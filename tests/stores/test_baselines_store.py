@@ -12,7 +12,7 @@ import pytest
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.patience import running
 from tests.helpers.space import no_room_for_files
 
@@ -163,7 +163,7 @@ def test_a_session_updates_under_its_own_lock(tmp_path: Path) -> None:
 
 def test_the_lock_of_a_killed_session_is_free(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from pytest_tfperf.stores.baselines import BaselineStore\n"
+        "import sys, pathlib; from pytest_tfperf.stores.baseline_file import BaselineStore\n"
         "with BaselineStore(pathlib.Path(sys.argv[1]), None).lock():\n"
         "    print('held', flush=True); sys.stdin.read()"
     )

@@ -62,7 +62,7 @@ ASKED: dict[str, Callable[[History], Any]] = {
     "judged before": lambda history: history.earlier.judged_against([ROW, FIGURE_ROW], most=5),
     "measured since": lambda history: history.earlier.measured_since([TEST], {"box"}, datetime(2026, 3, 5, tzinfo=UTC)),
     "whole measurements": lambda history: history.measurements_of(["a", "b"]),
-    "profile": lambda history: history.profile_of(ROW),
+    "profile": lambda history: history.earlier.profile_of(ROW),
     "a test": lambda history: _begun(history.results(test=TEST)),
     "a session": lambda history: list(history.measurements(session="s03")),
     "a commit": lambda history: history.has(commit="nothing"),

@@ -106,7 +106,7 @@ def test_the_profile_of_a_baseline_stays(history: History) -> None:
     for day in range(41, 41 + DAYS):
         append(history, day)
     drop(history, before=1000)
-    assert history.profile_of(baseline(date=f"{START + timedelta(days=40):%Y-%m-%d}")) == profile
+    assert history.earlier.profile_of(baseline(date=f"{START + timedelta(days=40):%Y-%m-%d}")) == profile
 
 
 def test_a_provisional_baseline_needs_no_details(history: History) -> None:

@@ -25,13 +25,13 @@ def history(tmp_path: Path) -> History:
 def test_a_baselines_profile_is_that_of_its_day(history: History) -> None:
     history.append(measurement(profile=PROFILE, recording=NOTHING))
     history.append(measurement(profile=Profile(steps=1), recording=NOTHING, time="2026-02-03T03:04:05+00:00"))
-    assert history.profile_of(ROW) == PROFILE
+    assert history.earlier.profile_of(ROW) == PROFILE
 
 
 def test_a_baseline_that_was_recorded_twice_in_a_day_has_the_later_profile(history: History) -> None:
     history.append(measurement(profile=Profile(steps=1), recording=NOTHING))
     history.append(measurement(profile=PROFILE, recording=NOTHING))
-    assert history.profile_of(ROW) == PROFILE
+    assert history.earlier.profile_of(ROW) == PROFILE
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_a_baseline_that_was_recorded_twice_in_a_day_has_the_later_profile(histo
 )
 def test_what_was_not_measured_for_a_baseline_is_no_profile_of_it(history: History, other: dict[str, Any]) -> None:
     history.append(measurement(**{"profile": PROFILE, "recording": NOTHING} | other))
-    assert history.profile_of(ROW) is None
+    assert history.earlier.profile_of(ROW) is None
 
 
 def test_a_baseline_without_a_date_has_no_profile(history: History) -> None:
     history.append(measurement(profile=PROFILE, recording=NOTHING))
-    assert history.profile_of(baseline()) is None
+    assert history.earlier.profile_of(baseline()) is None
 
 
 def test_without_a_history_there_is_no_profile(history: History) -> None:
-    assert history.profile_of(ROW) is None
+    assert history.earlier.profile_of(ROW) is None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.workers import process_end
 from pytest_tfperf.workers.launcher import PreparedCommand
@@ -90,9 +91,7 @@ def test_a_worker_that_does_not_end_is_killed_after_its_contexts_were_ended(
 def test_the_contexts_of_a_program_are_ended_before_it_gets_a_signal(clients: Path, tmp_path: Path) -> None:
     program = "import os, time; open(os.environ['CLIENTS'], 'w').write(str(os.getpid())); time.sleep(600)"
     prepared = PreparedCommand(
-        argv=[sys.executable, "-c", program],
-        environment=dict(os.environ),
-        folder=tmp_path,
+        command=Command([sys.executable, "-c", program], name="it", env=os.environ, cwd=tmp_path),
         log=tmp_path / "log",
         silence_seconds=9,
         facts={},

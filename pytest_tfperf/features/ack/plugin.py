@@ -7,7 +7,6 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.bench.feature import Feature
-from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session import Session
@@ -74,10 +73,5 @@ def _line(entry: Acknowledgement, test: str, calls: Sequence[tuple[Measurement, 
     return f"{end}: {test} ({owner}): {entry.why}"
 
 
-def asked(settings: Settings) -> bool:
-    """Whether there are acknowledged losses."""
-    # The name is that of stores/acknowledgements.py, whose import takes time that most sessions of pytest need not.
-    return (settings.baselines / "acknowledged.toml").exists()
-
-
-FEATURE: Final = Feature(asked=asked, session_ended=session_ended)
+# The name is that of stores/acknowledgements.py, whose import takes time that most sessions of pytest need not.
+FEATURE: Final = Feature(files="acknowledged.toml", session_ended=session_ended)

@@ -14,11 +14,11 @@ from pytest_tfperf.core.settings import NOT_WITH_ANOTHER_SIDE, Settings
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pytest_tfperf.bench.comparing import OtherSide, State
     from pytest_tfperf.bench.session import Session
-    from pytest_tfperf.core.selection import Selection
+    from pytest_tfperf.core.selection import SelectedTest
     from pytest_tfperf.revisions.checkout import Checkout
 
 BASE: Final[Setting[str]] = Setting(
@@ -99,13 +99,13 @@ def _announcement(a: State, b: State) -> Iterator[str]:
         yield f"the base runs with packages of its own: {a.python}"
 
 
-def _require_tests(root: Path, selection: Selection, checkout: Checkout) -> dict[str, str]:
+def _require_tests(root: Path, selection: Mapping[str, SelectedTest], checkout: Checkout) -> dict[str, str]:
     """Return the tests whose folder the base lacks, test -> folder.
 
     Raises:
         TfperfError: it lacks the folders of all tests, so every test would be new.
     """
-    folders = {test.id: (root / test.file).parent.resolve() for test in selection.tests if test.file} or {"": root}
+    folders = {test.id: (root / test.file).parent.resolve() for test in selection.values() if test.file} or {"": root}
     inside = {
         test: folder.relative_to(checkout.repository)
         for test, folder in folders.items()

@@ -30,7 +30,7 @@ from pytest_tfperf.reports.baselines import recorded_table
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.table import Columns, paragraphs, table
 from pytest_tfperf.revisions.lock import unrepeatable
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History

@@ -13,7 +13,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.numbers import counted, rate, written_in
 from pytest_tfperf.revisions.git import run_git
 from pytest_tfperf.stores import baseline_file
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 
 Part = TypeVar("Part")
 

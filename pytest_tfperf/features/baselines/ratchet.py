@@ -9,7 +9,7 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
+from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key, require_plausible
 from pytest_tfperf.core.figure import RATE
 from pytest_tfperf.core.measurement import OUTSIDE, Measurement
 from pytest_tfperf.core.past import JudgedBefore
@@ -18,8 +18,7 @@ from pytest_tfperf.errors import BaselineError, BaselineRefused, TfperfError
 from pytest_tfperf.judging.new_baselines import baseline_of, figure_baseline, pooled
 from pytest_tfperf.lines import one_line
 from pytest_tfperf.revisions.lock import contradiction, forget_locks, read_lock, write_lock
-from pytest_tfperf.stores.baseline_file import require_plausible
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 
 # A test that is not in doubt takes one run a session. Runs of several sessions say more than as many of one recording,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from contextlib import ExitStack
 from pathlib import Path
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, folder
 from pytest_tfperf.console.measured_test import named, wanted_test
 from pytest_tfperf.console.output import show
+from pytest_tfperf.console.pytest_process import explained_interrupt
 from pytest_tfperf.console.session_settings import root
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.reports.numbers import counted
 
 _STATUSES = {
     **STATUSES,
@@ -79,8 +82,15 @@ def _run(arguments: argparse.Namespace) -> int:
             states = package_states(fast, slow, arguments.dir)
         else:
             states = commit_states(project, *range_of(arguments, project), arguments.dir, opened)
-        search = Search(arguments.test, states, arguments.dir, show, tolerance=tolerance, afresh=arguments.again)
-        return search.run()
+        search = Search(arguments.test, states, arguments.dir, show, tolerance)
+        if arguments.again:
+            shutil.rmtree(search.folder, ignore_errors=True)
+
+        def kept() -> str:
+            return f"{counted(len(list(search.folder.glob('0-*.json'))), 'comparison')} kept in {search.folder}"
+
+        with explained_interrupt(show, kept):
+            return search.run()
 
 
 def _test(arguments: argparse.Namespace) -> str:

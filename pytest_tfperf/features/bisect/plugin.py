@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.bench.feature import Feature
-from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.comparing import OtherSide
@@ -13,16 +13,12 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.session_verdicts import SessionResult
 
 
-def asked(settings: Settings) -> bool:
-    """Whether `tfperf bisect` started the session."""
-    return settings.bisect_step is not None
-
-
 def other_side(session: Session) -> OtherSide | None:
     """Return the good state, and the state that is compared with it."""
-    from pytest_tfperf.features.bisect.step import read_step
+    from pytest_tfperf.bench.comparing import OtherSide
+    from pytest_tfperf.features.bisect.step import read
 
-    return None if session.settings.bisect_step is None else read_step(session.settings.bisect_step)
+    return None if session.settings.bisect_step is None else read(OtherSide, session.settings.bisect_step)
 
 
 def session_ended(session: Session, result: SessionResult) -> list[str]:
@@ -35,7 +31,7 @@ def session_ended(session: Session, result: SessionResult) -> list[str]:
 
 
 FEATURE: Final = Feature(
-    asked=asked,
+    asked=attrgetter("bisect_step"),
     comes_first=True,  # its sessions compare the two states of the step, whatever pytest's ini file says
     other_side=other_side,
     session_ended=session_ended,

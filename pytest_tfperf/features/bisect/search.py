@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-import shutil
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, final
 
@@ -20,11 +19,12 @@ from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Reason, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import outputs
 from pytest_tfperf.features.bisect.states import States
-from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read_answer, write
+from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read, write
 from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL, Terms
 from pytest_tfperf.reports.numbers import change, counted, time_span
 from pytest_tfperf.reports.table import aligned
 from pytest_tfperf.reports.verdict import why_of
+from pytest_tfperf.workers.failures import last_lines
 
 TOTAL_ERROR: Final = 0.05
 """How often a whole search may end at the wrong change.
@@ -38,7 +38,6 @@ MOST_PAIRS: Final = 60
 """Pairs of a comparison before its likelier answer counts: at 4 % between runs, halves of 10 % need about 20."""
 
 _MOST_SECONDS: Final = 3600.0
-_LAST_LINES: Final = 15
 _SLOW: Final = {Outcome.REGRESSED: True, Outcome.PASS: False, Outcome.IMPROVED: False}
 
 
@@ -48,7 +47,7 @@ def comparisons(states: int) -> int:
     >>> comparisons(32)
     7
     """
-    return 2 + math.ceil(math.log2(states)) if states > 1 else 2
+    return 2 + math.ceil(math.log2(states))
 
 
 def error_rates(states: int) -> Terms:
@@ -86,102 +85,93 @@ def next_state(states: int, known: Mapping[int, bool | None]) -> int | None:
     return min((index for index in left[:-1] if index not in known), key=lambda i: abs(i - middle), default=None)
 
 
+def _session(test: str, step: Path) -> str:
+    """Run pytest on the test and return its output; an id of the history is relative to pytest's root."""
+    where = test if Path(test.partition("::")[0]).exists() else str(root() / test)
+    return run_pytest([where, "-p", "no:cacheprovider"], {"bisect_step": str(step)}, outputs())[1]
+
+
 @final
+@dataclass(slots=True, eq=False)
 class Search:
     """One search. It keeps each answer that decides in a file, so that the same command can go on after a stop.
 
     Args:
         test: pytest's id.
         states: the states to search.
-        folder: tfperf's own.
+        dir: tfperf's own folder.
         show: prints a line.
         tolerance: the loss that the bad end must exceed; None for the test's own tolerance.
-        afresh: forget the answers that are kept.
         run_pytest: runs a step's session on the test, and returns its output.
     """
 
-    def __init__(
-        self,
-        test: str,
-        states: States,
-        folder: Path,
-        show: Callable[[str], object],
-        *,
-        tolerance: Tolerance | None = None,
-        afresh: bool = False,
-        run_pytest: Callable[[str, Path], str] | None = None,
-    ) -> None:
-        self._test = test
-        self._states = states
-        self._names = states.names
-        self._last = len(self._names) - 1
-        self._show = show
-        self._tolerance = tolerance
-        self._run_pytest = run_pytest or _session
-        digest = hashlib.sha256("\0".join([test, str(tolerance), *states.key]).encode()).hexdigest()[:12]
-        self._folder = folder.absolute() / "bisect" / digest
-        if afresh:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._call: Call = (test, "", "")
-        self._answers: dict[int, Measurement | Fault] = {}
-        self._asked_again: set[int] = set()
-        self._seconds_of_runs: list[float] = []
+    test: str
+    states: States
+    dir: Path
+    show: Callable[[str], object]
+    tolerance: Tolerance | None = None
+    run_pytest: Callable[[str, Path], str] = _session
+    _call: Call = field(default=("", "", ""), init=False)
+    _answers: dict[int, Measurement | Fault] = field(default_factory=dict, init=False)
+    _asked_again: set[int] = field(default_factory=set, init=False)
+    _seconds_of_runs: list[float] = field(default_factory=list, init=False)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the answers that are kept."""
+        told = "\0".join([self.test, str(self.tolerance), *self.states.key])
+        return self.dir.absolute() / "bisect" / hashlib.sha256(told.encode()).hexdigest()[:12]
 
     def run(self) -> int:
         """Search until the change is found; returns the exit status.
 
         Raises:
             TfperfError: the ends can't be compared.
-            KeyboardInterrupt: after a line that says how many comparisons are kept.
         """
-        try:
-            return self._run()
-        except KeyboardInterrupt:
-            kept = f"{counted(len(list(self._folder.glob('0-*.json'))), 'comparison')} kept in {self._folder}"
-            self._show(f"interrupted; {kept}. The same command goes on, with --again it begins anew")
-            raise
-
-    def _run(self) -> int:
-        good, bad = self._names[0], self._names[-1]
-        self._show(
+        good, bad = self.states.names[0], self.states.names[-1]
+        self.show(
             f"{counted(self._last, 'state')} after {good} (good) up to {bad} (bad), at most "
             f"{counted(comparisons(self._last), 'comparison')}"
         )
         ends = self._compare_ends()
         if _is_invalid(ends):
-            self._show(f"  {bad}: skipped: {why_of(ends)}; once more")
+            self.show(f"  {bad}: skipped: {why_of(ends)}; once more")
             ends = self._compare_ends()
         if not _is_invalid(ends):  # a reader would take its ratio for a result
-            of = "" if ends.test == self._test else f" of {ends.test}"
-            self._show(f"  {bad}: {_size(ends)}, {counted(len(ends.pairs), 'pair')}{of}")
+            of = "" if ends.test == self.test else f" of {ends.test}"
+            self.show(f"  {bad}: {_size(ends)}, {counted(len(ends.pairs), 'pair')}{of}")
         if ends.outcome not in _SLOW:
-            why = why_of(ends)
-            self._show(f"{bad} could not be compared with {good}: {why}. The same command tries it again")
+            self.show(f"{bad} could not be compared with {good}: {why_of(ends)}. The same command tries it again")
             return EXIT_NOT_MEASURED
         if not _SLOW[ends.outcome]:
-            self._show(f"{bad} is not slower than {good} by more than the tolerance: {why_of(ends)}")
+            self.show(f"{bad} is not slower than {good} by more than the tolerance: {why_of(ends)}")
             return EXIT_REGRESSED
         return self._find(threshold_of(ends.ratio))
 
     def _find(self, threshold: Tolerance) -> int:
+        names = self.states.names
         for index in range(1, self._last):
-            if (kept := self._kept(index)) is not None:
+            if (kept := self._read(self._file(index))) is not None:
                 self._answers[index] = self._of_call(kept)
-                self._show(f"  {self._names[index]}: {_described(self._answers[index])} (kept)")
+                self.show(f"  {names[index]}: {_described(self._answers[index])} (kept)")
         while (asked := self._next()) is not None:
             self._show_left()
             answer = self._compare(0, asked, threshold)
             self._answers[asked] = result = self._of_call(answer)
             if isinstance(result, Measurement):
                 self._write(self._file(asked), answer)
-            self._show(f"  {self._names[asked]}: {_described(result)}")
+            self.show(f"  {names[asked]}: {_described(result)}")
         if len(self._candidates) == 1:
             return self._confirm(self._candidates[0], threshold)
-        listed = ", ".join(self._names[index] for index in self._candidates)
-        hint = ". The same command measures those again that were disturbed"
-        hint = hint if any(map(self._may_pass, self._candidates)) else ""
-        self._show(f"one of these {len(self._candidates)}, because those between can't be measured: {listed}{hint}")
+        listed = ", ".join(names[index] for index in self._candidates)
+        may_pass = any(map(self._may_pass, self._candidates))
+        hint = ". The same command measures those again that were disturbed" if may_pass else ""
+        self.show(f"one of these {len(self._candidates)}, because those between can't be measured: {listed}{hint}")
         return EXIT_NOT_MEASURED
+
+    @property
+    def _last(self) -> int:
+        return len(self.states.names) - 1
 
     @property
     def _known(self) -> dict[int, bool | None]:
@@ -197,7 +187,7 @@ class Search:
         again = [index for index in self._candidates if self._may_pass(index) and index not in self._asked_again]
         if asked is not None or not again:
             return asked
-        self._show(f"going back to {', '.join(self._names[index] for index in again)}")
+        self.show(f"going back to {', '.join(self.states.names[index] for index in again)}")
         for index in again:
             del self._answers[index]
         self._asked_again |= set(again)
@@ -215,7 +205,7 @@ class Search:
         Raises:
             TfperfError: an end can't be built or measured.
         """
-        answer = self._kept(self._last) or self._compare(0, self._last, self._tolerance)
+        answer = self._read(self._file(self._last)) or self._compare(0, self._last, self.tolerance)
         faults = [TfperfError(*fault.why.split("\n")) for fault in answer.faults.values()]
         if not answer.comparisons:
             raise faults[0]
@@ -233,24 +223,22 @@ class Search:
     def _compare(self, a: int, b: int, tolerance: Tolerance | None) -> Answer:
         """Return the answer of a session that compares two states; without a comparison it has a fault."""
         try:
-            side_a, side_b = (self._states.state(index) for index in (a, b))
+            side_a, side_b = (self.states.state(index) for index in (a, b))
         except TfperfError as error:
-            return Answer(faults={self._test: Fault(why=str(error))})
-        step = self._folder / "step.json"
+            return Answer(faults={self.test: Fault(why=str(error))})
+        step = self.folder / "step.json"
         answered = answer_file(step)
         answered.unlink(missing_ok=True)
         terms = replace(error_rates(self._last), tolerance=tolerance, max_seconds=_MOST_SECONDS)
         announcement = (f"each check compares {side_b.title} (b) with {side_a.title} (a)",)
         other = OtherSide(a=side_a, b=side_b, announcement=announcement, terms=terms, compares_figures=False)
         self._write(step, other)
-        text = self._run_pytest(self._test, step)
-        answer = read_answer(answered) or Answer()
-        self._seconds_of_runs += _seconds_of_a_run(answer)
+        text = self.run_pytest(self.test, step)
+        answer = self._read(answered) or Answer()
         if answer.comparisons or answer.faults:
             return answer
-        end = (f"  | {line}" for line in text.splitlines()[-_LAST_LINES:])
-        why = "\n".join([f"pytest compared nothing in {self._test}:", *end])
-        return Answer(faults={self._test: Fault(why=why)})
+        nothing = TfperfError(f"pytest compared nothing in {self.test}:", *last_lines(text))
+        return Answer(faults={self.test: Fault(why=str(nothing))})
 
     def _of_call(self, answer: Answer) -> Measurement | Fault:
         """Return the comparison of the call that lost most between the ends, or why there is none."""
@@ -258,26 +246,26 @@ class Search:
             if comparison.other is not None and comparison.verdicts[0].reason is Reason.NOT_PROVED:
                 return Fault(why=f"{why_of(comparison)}\n{comparison.other.doubt}")
             return Fault(why=why_of(comparison), may_pass=True) if _is_invalid(comparison) else comparison
-        faults = (answer.faults.get(test) for test in (self._call[0], self._test))
+        faults = (answer.faults.get(test) for test in (self._call[0], self.test))
         return next(filter(None, faults), Fault(why=f"{self._call[0]} was not compared"))
 
     # The end
 
     def _confirm(self, first: int, threshold: Tolerance) -> int:
         """Compare the first slow state with the state before it, and show the result."""
-        names, before = self._names, first - 1
+        names, before = self.states.names, first - 1
         beside = f"{names[first]} beside {names[before]}"
         last = self._of_call(self._compare(before, first, threshold))
         if isinstance(last, Fault) and last.may_pass:
-            self._show(f"  {beside}: {_described(last)}; once more")
+            self.show(f"  {beside}: {_described(last)}; once more")
             last = self._of_call(self._compare(before, first, threshold))
         if isinstance(last, Fault):
-            self._show(f"{names[first]} is the first slow {self._states.noun}; its size is not known: {_reason(last)}")
+            self.show(f"{names[first]} is the first slow one; its size is not known: {last.reason}")
             return EXIT_NOT_MEASURED
         is_sure = last.outcome in _SLOW
         if not _lies_behind(last):
             why = "an earlier answer was wrong" if is_sure else "this undecided answer or an earlier one is wrong"
-            self._show(
+            self.show(
                 f"{names[first]} would be it, but beside {names[before]} it is not slow ({_size(last)}): {why}. "
                 "Search again on a quieter machine, with --again"
             )
@@ -286,10 +274,10 @@ class Search:
         unsure = [names[i] for i, comparison in compared if comparison.outcome not in _SLOW]
         unsure += [] if is_sure else [beside]
         doubts = [("doubt", f"{', '.join(unsure)} stayed undecided; the likelier answer counted")] if unsure else []
-        lines = aligned([*self._states.about(first), *doubts])
+        lines = aligned([*self.states.about(first), *doubts])
         size = f"{_size(last)}, beside {names[before]}"
         for line in (f"{names[first]} is the first slow one: {size}", *(f"  {line}" for line in lines)):
-            self._show(line)
+            self.show(line)
         return EXIT_GREEN
 
     def _show_left(self) -> None:
@@ -297,27 +285,22 @@ class Search:
         left = comparisons(len(self._candidates)) - 1
         pair = 2 * statistics.fmean(self._seconds_of_runs) if self._seconds_of_runs else 0.0
         time = f", {time_span(left * PAIRS_THAT_TELL * pair, left * min(MOST_PAIRS * pair, _MOST_SECONDS))}"
-        self._show(f"{counted(left, 'comparison')} left{time if pair else ''}")
+        self.show(f"{counted(left, 'comparison')} left{time if pair else ''}")
 
     # What is kept: the answer on each state beside state 0
 
     def _file(self, index: int) -> Path:
-        return self._folder / f"0-{index}.json"
+        return self.folder / f"0-{index}.json"
 
-    def _kept(self, index: int) -> Answer | None:
-        if (answer := read_answer(self._file(index))) is not None:
-            self._seconds_of_runs += _seconds_of_a_run(answer)
+    def _read(self, file: Path) -> Answer | None:
+        answer = read(Answer, file)
+        if answer is not None and answer.comparisons:
+            self._seconds_of_runs.append(math.fsum(each.seconds / each.workers for each in answer.comparisons))
         return answer
 
     def _write(self, path: Path, value: OtherSide | Answer) -> None:
         write(path, value)
-        (self._folder.parent / ".gitignore").write_text("*\n", "utf-8")
-
-
-def _session(test: str, step: Path) -> str:
-    """Run pytest on the test and return its output; an id of the history is relative to pytest's root."""
-    where = test if Path(test.partition("::")[0]).exists() else str(root() / test)
-    return run_pytest([where, "-p", "no:cacheprovider"], {"bisect_step": str(step)}, outputs())[1]
+        (self.folder.parent / ".gitignore").write_text("*\n", "utf-8")
 
 
 def _is_invalid(comparison: Measurement) -> bool:
@@ -331,16 +314,6 @@ def _lies_behind(result: Measurement | Fault) -> bool | None:
     return is_slow(result.outcome, result.ratio, result.verdicts[0].tolerance or Tolerance())
 
 
-def _seconds_of_a_run(answer: Answer) -> list[float]:
-    """Return the seconds of a run of all calls; [] where nothing was compared."""
-    of_calls = [comparison.seconds / comparison.workers for comparison in answer.comparisons]
-    return [math.fsum(of_calls)] if of_calls else []
-
-
-def _reason(fault: Fault) -> str:
-    return fault.why.partition("\n")[0]
-
-
 def _size(comparison: Measurement) -> str:
     """Return the change with its interval: "-10.1 % (95 % CI -11.0 % to -9.2 %)"."""
     low, high = comparison.ratio_interval
@@ -350,7 +323,7 @@ def _size(comparison: Measurement) -> str:
 
 def _described(result: Measurement | Fault) -> str:
     if isinstance(result, Fault):
-        return f"skipped: {_reason(result)}"
+        return f"skipped: {result.reason}"
     doubt = "" if result.outcome in _SLOW else ", the likelier answer"
     word = "slow" if _lies_behind(result) else "fast"
     return f"{word}{doubt}, {change(result.ratio - 1)} in {counted(len(result.pairs), 'pair')}"

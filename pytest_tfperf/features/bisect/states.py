@@ -11,17 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.bench.comparing import State
-from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.past import moment
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, worded
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.git import DIRTY, commit_named, commits_after, require_repository
 from pytest_tfperf.revisions.pythons import environment_of
 from pytest_tfperf.revisions.worktrees import Worktrees
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.stores.history_queries import Filters
 
 _ASKED_BY: Final = "tfperf bisect"
 
@@ -31,14 +28,12 @@ class States:
     """The states of a search, in order; state 0 is good.
 
     Args:
-        noun: the word for the first slow state in messages.
         key: distinguishes this search from others.
         names: of each state.
         state: returns a state as workers run it; a TfperfError skips the state.
         about: returns facts to show of the first slow state.
     """
 
-    noun: str
     key: tuple[str, ...]
     names: Sequence[str]
     state: Callable[[int], State]
@@ -53,19 +48,14 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
     """
     if arguments.good:
         return arguments.good, arguments.bad or "HEAD"
-    path = arguments.dir / "history.sqlite"
-    history, part = History(path), Filters(test=arguments.test)
-    machines = history.values_of("machine", **part) if path.exists() else []
-    changes = (changes_of(history.points(machine=machine), test=arguments.test) for machine in machines)
-    own = [change for of_machine in changes for change in of_machine if change.size < 0]
-    own.sort(key=lambda change: moment(change.time))
-    slowdowns = [change for change in own if change.commit_before and change.commit_after]
-    if slowdowns and not arguments.bad:
-        return slowdowns[-1].commit_before.removesuffix(DIRTY), slowdowns[-1].commit_after.removesuffix(DIRTY)
-    results = [result for result in history.results(**part) if not result.is_slowed_on_purpose] if machines else []
-    last = results[-1] if results else None
-    if last is not None:
-        row = BaselineStore(arguments.baselines).load(last.machine).get(Key(last.workload, last.topology))
+    history, test = History(arguments.dir / "history.sqlite"), arguments.test
+    results = list(history.results(test=test)) if history.database.exists else []
+    if results and not arguments.bad:
+        changes = (change for change in changes_of(history.points(), test=test) if change.size < 0)
+        if slowdowns := [change for change in changes if change.commit_before and change.commit_after]:
+            return slowdowns[-1].commit_before.removesuffix(DIRTY), slowdowns[-1].commit_after.removesuffix(DIRTY)
+    if measured := [result for result in results if not result.is_slowed_on_purpose]:
+        row = BaselineStore(arguments.baselines).load(measured[-1].machine).get(measured[-1].key)
         if row is not None and row.commit:
             return row.commit.removesuffix(DIRTY), arguments.bad or "HEAD"
     raise TfperfError(
@@ -105,7 +95,7 @@ def commit_states(project: Path, good: str, bad: str, folder: Path, opened: Exit
         return [("author", author), ("subject", commit.subject), ("show", f"git show {commit.shown}")]
 
     names = [commit.shown for commit in commits]
-    return States(noun="commit", key=(first.hash, last.hash), names=names, state=state, about=about)
+    return States(key=(first.hash, last.hash), names=names, state=state, about=about)
 
 
 _PYTHON: Final = re.compile(r"^# python: (\d+\.\d+)\S*$", re.MULTILINE)
@@ -124,14 +114,17 @@ def package_states(fast: Path, slow: Path, folder: Path) -> States:
     Raises:
         TfperfError: a lock can't be read, or they differ in nothing, or in Python itself.
     """
-    texts = [_text(path) for path in (fast, slow)]
-    headers = [match for text in texts if (match := _PYTHON.search(text))]
-    if len(pythons := {header[1] for header in headers}) > 1:
+    texts = []
+    for path in (fast, slow):
+        with worded(path, "read", "Name a lock, as `pip freeze` writes it"):
+            texts.append(path.read_text("utf-8"))
+    pythons = {match[1]: f"{match[0]}\n" for text in reversed(texts) if (match := _PYTHON.search(text))}
+    if len(pythons) > 1:
         raise TfperfError(
             f"{fast} and {slow} are for two Pythons, {' and '.join(sorted(pythons))}, of which no package can be "
             "moved: compare them with pytest --tfperf-against=PYTHON"
         )
-    header = f"{match[0]}\n" if (match := _PYTHON.search(texts[0])) else ""
+    header = "".join(pythons.values())
     before, after = (_requirements(text) for text in texts)
     moved = [name for name in sorted(before | after) if before.get(name) != after.get(name)]
     if not moved:
@@ -153,15 +146,7 @@ def package_states(fast: Path, slow: Path, folder: Path) -> States:
     def about(index: int) -> list[tuple[str, str]]:
         return [("package", changes[index - 1])]
 
-    return States(noun="packages", key=(lock(0), lock(len(moved))), names=names, state=state, about=about)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise TfperfError(f"{path} can't be read: {why}", next_step="Name a lock, as `pip freeze` writes it") from None
+    return States(key=(lock(0), lock(len(moved))), names=names, state=state, about=about)
 
 
 def _requirements(text: str) -> dict[str, str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pytest_tfperf.bench.comparing import OtherSide
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionResult
-from pytest_tfperf.errors import MeasurementError, TfperfError, UserCodeFailed
+from pytest_tfperf.errors import MeasurementError, UserCodeFailed
 from pytest_tfperf.stores import kept
 
 _ONLY_HERE: Final = (
@@ -18,7 +18,8 @@ _ONLY_HERE: Final = (
 )
 
 _VERSION: Final = 1
-_AGAIN: Final = "Begin anew with --again"
+
+T = TypeVar("T")
 
 Call = tuple[str, str, str]
 """A compared call: the test, its workload, and the topology."""
@@ -29,13 +30,18 @@ class Fault:
     """Why two states could not be compared.
 
     Args:
-        why: the first line is shown where other states were compared.
+        why: what happened, in lines.
         may_pass: whether the same code may run the next time: the machine was disturbed, memory or a GPU was lacking, a
             worker hung or was killed.
     """
 
     why: str
     may_pass: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Its first line."""
+        return self.why.partition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +65,15 @@ class Answer:
 def answer_of(record: SessionResult) -> Answer:
     """Return a session's answer: only comparisons of the two states, which a `throughput.compare` is not."""
     comparisons = tuple(result for result in record.results if result.other is not None and result.other.is_of_session)
-    faults = {test: Fault(why=str(error), may_pass=_may_pass(error)) for test, error in record.not_measured.items()}
+    faults = {
+        test: Fault(
+            why=str(error), may_pass=isinstance(error, MeasurementError) and not isinstance(error, UserCodeFailed)
+        )
+        for test, error in record.not_measured.items()
+    }
     if not (comparisons or faults):
         faults = {result.test: Fault(why=_ONLY_HERE) for result in record.results}
     return Answer(comparisons=comparisons, faults=faults)
-
-
-def _may_pass(error: TfperfError) -> bool:
-    return isinstance(error, MeasurementError) and not isinstance(error, UserCodeFailed)
 
 
 def answer_file(step: Path) -> Path:
@@ -74,22 +81,13 @@ def answer_file(step: Path) -> Path:
     return step.with_suffix(".answer.json")
 
 
-def read_step(path: Path) -> OtherSide | None:
-    """Return the states that the session of a step compares.
+def read(cls: type[T], path: Path) -> T | None:
+    """Return a step's `OtherSide`, or its `Answer`; None where there is no file.
 
     Raises:
         TfperfError: as `kept.read`.
     """
-    return kept.read(OtherSide, path, _VERSION, _AGAIN)
-
-
-def read_answer(path: Path) -> Answer | None:
-    """Return an answer; None where there is none.
-
-    Raises:
-        TfperfError: as `kept.read`.
-    """
-    return kept.read(Answer, path, _VERSION, _AGAIN)
+    return kept.read(cls, path, _VERSION, "Begin anew with --again")
 
 
 def write(path: Path, value: OtherSide | Answer) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,11 +39,6 @@ COMMENT: Final[Setting[Path | None]] = Setting(
 )
 
 
-def asked(settings: Settings) -> bool:
-    """Whether pytest writes JUnit XML, which gets properties, or a job of GitHub reads annotations and a summary."""
-    return settings.writes_junit or any(os.environ.get(name) for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"))
-
-
 def prepare(settings: Settings) -> None:
     """Refuse a path that can't be written."""
     for setting in (MARKDOWN, COMMENT):
@@ -68,7 +63,8 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[Line | st
 
 FEATURE: Final = Feature(
     settings=(MARKDOWN, COMMENT),
-    asked=asked,
+    variables=("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"),  # a job reads annotations and a summary
+    asked=attrgetter("writes_junit"),  # JUnit XML gets properties
     prepare=prepare,
     properties=properties,
     session_ended=session_ended,

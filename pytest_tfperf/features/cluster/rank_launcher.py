@@ -270,9 +270,12 @@ class ClusterLauncher:
         ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.env)
         variables = ["PYTHONPATH", *ours, *_settings()]
         return PreparedCommand(
-            argv=self._nodes.engine.command(nodes, command.ranks_per_node, argv, variables),
-            environment={**interpreter.environment(), **ours},
-            folder=interpreter.user_folder(str(command.cwd)),
+            command=replace(
+                command,
+                argv=self._nodes.engine.command(nodes, command.ranks_per_node, argv, variables),
+                env={**interpreter.environment(), **ours},
+                cwd=interpreter.user_folder(str(command.cwd)),
+            ),
             log=log,
             silence_seconds=self._nodes.silence_seconds,
             facts=interpreter.facts(command),

@@ -12,7 +12,6 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.figure import BUILT_IN, THROUGHPUT, Better, Figure
 from pytest_tfperf.core.measurement import Measurement, recorded_with
 from pytest_tfperf.core.verdict import Noise
-from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.noise import (
     FALSE_ALARMS,
     baseline_variance,
@@ -21,7 +20,7 @@ from pytest_tfperf.judging.noise import (
     quantile,
     with_assumption,
 )
-from pytest_tfperf.judging.session_variance import session_variance
+from pytest_tfperf.judging.session_effects import CommonDrift, common_drift, session_variance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
 """Figures beside the throughput for a whole suite: peak memory, the first step, the loss, retraces.
 
 For teams that want every check to gate them.
-`tfperf_also` adds figures to every check, and the summary names baselines of figures that no test asks for any more.
+`tfperf_also` adds figures to every check.
 """

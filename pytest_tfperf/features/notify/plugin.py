@@ -96,7 +96,7 @@ def _why_gone(session: Session, result: SessionResult, event: Event) -> str:
         return ""
     function, _, parameters = test.partition("[")
     lately = datetime.now(UTC) - moment(event.time) < _LATELY
-    if parameters and lately and any(other.startswith(f"{function}[") for other in session.selection.collected):
+    if parameters and lately and any(other.startswith(f"{function}[") for other in session.collected):
         return ""  # an option or a variable may choose the parameters of a session
     commit = event.commit.removesuffix(DIRTY)
     if commit and not is_ancestor(root, commit):

@@ -25,7 +25,7 @@ from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.verdict import sides
 from pytest_tfperf.stores import files
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History

@@ -61,7 +61,7 @@ def profiler(session: Session) -> Profiler | None:
     folder = session.settings.of(FOLDER)
     if folder is None:
         return None
-    return partial(profiled, session.engine, folder, session.settings.root, session.history.profile_of)
+    return partial(profiled, session.engine, folder, session.settings.root, session.history.earlier.profile_of)
 
 
 def write_traces(folder: Path, test: str, session: str, call: str, traces: Sequence[Trace]) -> Path:

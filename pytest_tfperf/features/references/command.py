@@ -16,7 +16,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.references.environment import ReferenceStore, check
 from pytest_tfperf.reports.numbers import counted, size
 from pytest_tfperf.revisions.pythons import require_python
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 
 
 def add_to(commands: Commands) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.bench.feature import Feature, has_baselines
+from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 
@@ -45,6 +46,7 @@ def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) ->
 
 FEATURE: Final = Feature(
     settings=(REFERENCE,),
-    asked=lambda settings: settings.update_baselines is not None or has_baselines(settings),  # rows name environments
+    files="*.csv",  # rows name environments
+    asked=attrgetter("update_baselines"),
     references=references,
 )

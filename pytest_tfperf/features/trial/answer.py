@@ -264,15 +264,18 @@ def _facts(trial: Trial, found: TrialAnswer) -> Iterator[tuple[str, str]]:
         for test in session.regressed:
             yield "", test
     for number, (test, sessions) in enumerate(found.other_failures.items()):
-        yield ("" if number else "failed otherwise"), f"{test} in {sessions} of {_sessions(len(trial.sessions))}"
+        yield (
+            ("" if number else "failed otherwise"),
+            f"{test} in {sessions} of {counted(len(trial.sessions), 'session')}",
+        )
     if losses.of:
         yield "losses found", f"{losses.count} of {losses.of} losses of {percent(trial.slowdown)}, {interval(losses)}"
     if others := sum(session.is_falsely_slower for session in trial.sessions if session.slowed):
         yield "", f"in {counted(others, 'session')} with losses another test failed, too"
     if found.machine:
-        yield "machine", f"slower than its baselines in {_sessions(found.machine)} (status 7)"
+        yield "machine", f"slower than its baselines in {counted(found.machine, 'session')} (status 7)"
     if found.not_counted:
-        yield "not measured", _sessions(found.not_counted)
+        yield "not measured", counted(found.not_counted, "session")
     for test in trial.without_baseline:
         yield "no baseline", f"{test}: its runs differ too much, or were disturbed"
 
@@ -300,7 +303,7 @@ def _remarks(noise: TestNoise) -> Iterator[str]:
         low, high = noise.clocks_mhz
         yield f"clocks from {low:,.0f} to {high:,.0f} MHz"
     for kind, sessions in noise.disturbed.items():
-        yield f"{kind} in {_sessions(sessions)}"
+        yield f"{kind} in {counted(sessions, 'session')}"
 
 
 def _advice(trial: Trial, found: TrialAnswer) -> Iterator[str]:
@@ -313,7 +316,8 @@ def _advice(trial: Trial, found: TrialAnswer) -> Iterator[str]:
     if found.gate is Gate.UNDECIDED:
         kinds = ((found.further, "unchanged code without a failure"), (found.further_losses, "losses"))
         more = " and ".join(f"{counted(number, 'further session')} of {what}" for number, what in kinds if number)
-        how = "" if trial.is_of_history else f"; go on with --sessions {_sessions_for(trial, found)}"
+        enough = max(false.of + found.further, 2 * LEAST_WITH_LOSSES)  # half as many have losses
+        how = "" if trial.is_of_history else f"; go on with --sessions {enough}"
         yield f"  the rule needs {more}{how}"
     if found.gate is Gate.WARN_ONLY and false.count:
         yield from _wider(trial, found)
@@ -331,12 +335,6 @@ def _advice(trial: Trial, found: TrialAnswer) -> Iterator[str]:
         yield "  in CI: pytest ... --tfperf-require-baseline"
 
 
-def _sessions_for(trial: Trial, found: TrialAnswer) -> int:
-    """Return the number of sessions to ask for: half as many have losses."""
-    with_losses = sum(bool(session.losses) for session in trial.sessions)
-    return max(found.false_failures.of + found.further, 2 * (with_losses + found.further_losses))
-
-
 def _wider(trial: Trial, found: TrialAnswer) -> Iterator[str]:
     """Propose the tolerance that the tests which were falsely REGRESSED can hold."""
     failed = {test for session in trial.unchanged for test in session.regressed}
@@ -350,7 +348,3 @@ def _wider(trial: Trial, found: TrialAnswer) -> Iterator[str]:
 
 def _rounded_up(fraction: float, step: float) -> float:
     return round(math.ceil(fraction / step - 1e-9) * step, 6)
-
-
-def _sessions(number: int) -> str:
-    return counted(number, "session")

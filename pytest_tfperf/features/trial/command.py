@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import secrets
 import shutil
 from dataclasses import replace
@@ -69,6 +70,7 @@ def add_to(commands: Commands) -> None:
         "--for",
         dest="time",
         type=checked(parse.duration),
+        default=math.inf,
         metavar="TIME",
         help="run the sessions that fit into 30m or 2h; the same command goes on later",
     )
@@ -134,7 +136,7 @@ def _ran(arguments: argparse.Namespace) -> Trial:
     if 0 < len(trial.sessions) < trial.same + trial.slowed:
         say(f"the trial goes on: {len(trial.sessions)} of {trial.same + trial.slowed} sessions have run")
     start = starter(folder / FOLDER, trial, say)
-    return Runner(trial, folder, start, say, code, seconds=arguments.time).run()
+    return Runner(trial, folder, start, say, code, arguments.time).run()
 
 
 def _continued(kept: Trial, wanted: Trial) -> Trial:
@@ -145,10 +147,9 @@ def _continued(kept: Trial, wanted: Trial) -> Trial:
     """
     from pytest_tfperf.features.trial.runner import require_same_code
 
-    facts = ("arguments", "slowdown", "is_of_base")
-    changed = [name for name in facts if getattr(kept, name) != getattr(wanted, name)]
+    changed = [facts for facts in zip(_facts(kept), _facts(wanted), strict=True) if facts[0] != facts[1]]
     if changed:
-        then, now = (", ".join(_worded(name, getattr(trial, name)) for name in changed) for trial in (kept, wanted))
+        then, now = (", ".join(facts) for facts in zip(*changed, strict=True))
         raise TfperfError(
             f"the trial that was begun here is another one: {then}; now {now}",
             next_step="Begin anew with --again, or go on as it was begun",
@@ -157,10 +158,7 @@ def _continued(kept: Trial, wanted: Trial) -> Trial:
     return replace(kept, same=wanted.same, slowed=wanted.slowed)
 
 
-def _worded(name: str, value: object) -> str:
-    match name:
-        case "arguments" if isinstance(value, tuple):
-            return f"pytest {' '.join(value)}".rstrip()
-        case "is_of_base":
-            return "with --base" if value else "without --base"
-    return f"--slowdown {value}"
+def _facts(trial: Trial) -> tuple[str, ...]:
+    """Return what a command must repeat to go on with a trial."""
+    base = "with --base" if trial.is_of_base else "without --base"
+    return f"pytest {' '.join(trial.arguments)}".rstrip(), f"--slowdown {trial.slowdown}", base

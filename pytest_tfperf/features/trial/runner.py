@@ -11,12 +11,13 @@ import statistics
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Final, final
 
-from pytest_tfperf.console.pytest_process import PROGRESS, run_pytest
+from pytest_tfperf.console.pytest_process import PROGRESS, explained_interrupt, run_pytest
 from pytest_tfperf.core.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
 from pytest_tfperf.core.measurement import OF_A_RUN, environment_changes
 from pytest_tfperf.core.verdict import Outcome
@@ -25,11 +26,11 @@ from pytest_tfperf.features import outputs
 from pytest_tfperf.features.trial.answer import answer, trial_fact
 from pytest_tfperf.features.trial.sessions import kept_of
 from pytest_tfperf.features.trial.trial import FOLDER, Trial, TrialSession, write
-from pytest_tfperf.lines import Line, LineKind
 from pytest_tfperf.reports.numbers import counted, duration, percent, time_span
 from pytest_tfperf.revisions.git import run_git
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
+from pytest_tfperf.workers.failures import last_lines
 
 _BLOCK: Final = 3  # sessions of which one has losses: an interrupted trial has both kinds
 _SLOWED_SHARE: Final = 0.2  # of the tests, so that the others show the common drift
@@ -37,9 +38,7 @@ _HEADER: Final = "tfperf: "
 _CODE: Final = (".py", ".so", ".sh", ".toml", ".yaml", ".yml", ".ini", ".cfg")
 _NO_CODE: Final = ("pyvenv.cfg", "conda-meta")  # marks of a Python environment, whose versions sessions compare
 _MOST_BYTES: Final = 10_000_000  # a larger file is data, and is taken for the same while its size and time are
-_RECORDINGS: Final = 2  # a disturbed recording is tried once more
 _MOST_IN_VAIN: Final = 3  # sessions in a row that measure nothing
-_LAST_LINES: Final = 15
 _NO_TESTS: Final = 5  # pytest's status where it collected none
 _COLLECTION: Final = "during collection"  # in pytest's last line, with the status of Ctrl-C
 _LISTED: Final = 3
@@ -50,39 +49,35 @@ Start = Callable[[Sequence[str], Mapping[str, object]], tuple[int, str]]
 
 
 @final
+@dataclass(eq=False)
 class Runner:
     """A trial that runs; each session is kept as soon as it ends.
 
     Args:
-        trial: what to run, and the sessions that an interrupted command left.
-        folder: of the history; the trial lies below it.
+        trial: what to run, and the sessions that have ended.
+        dir: the folder of the history; the trial lies below it.
         start: starts a session.
         show: prints a line.
         code: gives the code as it is now, as `Trial.code`.
-        seconds: the time that the sessions may take; None for no limit.
+        seconds: the time that the sessions may take.
         now: a clock in seconds.
     """
 
-    def __init__(
-        self,
-        trial: Trial,
-        folder: Path,
-        start: Start,
-        show: Callable[[str], object],
-        code: Callable[[], Mapping[str, str]],
-        *,
-        seconds: float | None = None,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._trial = trial
-        self._dir = folder
-        self._folder = folder / FOLDER
-        self._history = History(self._folder / "history.sqlite")
-        self._start = start
-        self._show = show
-        self._code = code
-        self._now = now
-        self._end = None if seconds is None else now() + seconds
+    trial: Trial
+    dir: Path
+    start: Start
+    show: Callable[[str], object]
+    code: Callable[[], Mapping[str, str]]
+    seconds: float = math.inf
+    now: Callable[[], float] = time.monotonic
+
+    @property
+    def _folder(self) -> Path:
+        return self.dir / FOLDER
+
+    @cached_property
+    def _history(self) -> History:
+        return History(self._folder / "history.sqlite")
 
     def run(self) -> Trial:
         """Run the sessions that are still missing, as far as the time suffices.
@@ -92,64 +87,56 @@ class Runner:
                 changed meanwhile.
             KeyboardInterrupt: after a line that says how many sessions are kept.
         """
-        try:
-            if not self._trial.tests and not self._trial.is_of_base:
+        end, in_vain = self.now() + self.seconds, 0
+        with explained_interrupt(self.show, lambda: f"{counted(len(self.trial.sessions), 'session')} kept"):
+            if not self.trial.tests and not self.trial.is_of_base:
                 self._record()
-            in_vain = 0
-            while self._fits() and (is_slowed := is_next_slowed(self._trial)) is not None:
-                session = self._session(slowed_tests(self._trial) if is_slowed else ())
+            while (is_slowed := is_next_slowed(self.trial)) is not None:
+                if self.now() + statistics.fmean(self.trial.seconds or [0.0]) > end:
+                    break
+                session = self._session(slowed_tests(self.trial) if is_slowed else ())
                 in_vain = 0 if session.is_counted else in_vain + 1
                 if in_vain == _MOST_IN_VAIN:
                     raise MeasurementError(
-                        f"{in_vain} sessions in a row measured nothing: see {self._log(len(self._trial.sessions))}"
+                        f"{in_vain} sessions in a row measured nothing: see {self._log(len(self.trial.sessions))}"
                     )
-        except KeyboardInterrupt:
-            self._show(
-                f"interrupted; {counted(len(self._trial.sessions), 'session')} kept. The same command goes on, with "
-                "--again it begins anew"
-            )
-            raise
-        return self._trial
+        return self.trial
 
     def _record(self) -> None:
-        self._show(f"first, baselines of the trial's own are recorded in {os.path.relpath(self._folder)}/baselines")
+        self.show(f"first, baselines of the trial's own are recorded in {os.path.relpath(self._folder)}/baselines")
         baselines = BaselineStore(self._folder / "baselines")
         tests: dict[str, bool] = {}
-        began = self._now()
-        for attempt in range(_RECORDINGS):
-            option = "--tfperf-update-baselines" if attempt == 0 else "--tfperf-update-baselines=failed"
+        began = self.now()
+        for option in ("--tfperf-update-baselines", "--tfperf-update-baselines=failed"):  # disturbed ones once more
             status, text, session = self._pytest([option], {}, "recording")
             for m in self._history.measurements(session=session) if session else ():
                 tests[m.test] = m.key in baselines.load(m.machine)
-                self._trial = replace(self._trial, machine=m.machine)
+                self.trial = replace(self.trial, machine=m.machine)
             if tests and all(tests.values()):
                 break
         recorded = tuple(test for test, is_recorded in tests.items() if is_recorded)
         if not recorded:
             raise MeasurementError(
                 f"no baseline could be recorded, and pytest ended with status {status}",
-                *_last_lines(text),
+                *last_lines(text),
                 next_step=f"The whole output is in {self._log('recording')}",
             )
         refused = tuple(test for test in tests if test not in recorded)
-        self._keep(replace(self._trial, tests=recorded, without_baseline=refused))
+        self._keep(replace(self.trial, tests=recorded, without_baseline=refused))
         without = f"; {counted(len(refused), 'test')} could not be recorded" if refused else ""
-        self._show(f"{counted(len(recorded), 'test')} recorded in {duration(self._now() - began)}{without}")
+        self.show(f"{counted(len(recorded), 'test')} recorded in {duration(self.now() - began)}{without}")
         if failed := [test for test in self._failed() if test not in tests]:
-            self._show(
+            self.show(
                 f"{_listed(failed)} FAILED, and may do so in each session: fix or deselect what does, and begin anew "
                 f"with --again ({self._log('recording')})"
             )
 
     def _session(self, slowed: tuple[str, ...]) -> TrialSession:
-        number = len(self._trial.sessions) + 1
-        options, told = [], {}
-        if slowed:
-            options = [f"--tfperf-inject-slowdown={self._trial.slowdown}"]
-            told = {"slowed": slowed}
+        number = len(self.trial.sessions) + 1
+        options = [f"--tfperf-inject-slowdown={self.trial.slowdown}"] if slowed else []
         self._last_failed.unlink(missing_ok=True)
-        began = self._now()
-        status, _, id = self._pytest(options, told, number)
+        began = self.now()
+        status, _, id = self._pytest(options, {"slowed": slowed} if slowed else {}, number)
         session = TrialSession(tests={})
         if id:
             measured = list(self._history.measurements(session=id))
@@ -157,32 +144,32 @@ class Runner:
             kept = kept_of(measured, self._history.verdicts(session=id, machine=machine))
             lost = {test for test, result in kept.tests.items() if result.outcome is Outcome.REGRESSED}
             session = replace(kept, failed=tuple(test for test in self._failed() if test not in lost))
-            self._trial = replace(self._trial, machine=machine, tests=self._trial.tests or tuple(kept.tests))
-        session = replace(session, slowed=slowed, status=status, seconds=self._now() - began)
-        self._keep(replace(self._trial, sessions=(*self._trial.sessions, session)))
-        described = _described(session, self._trial.slowdown)
-        self._show(f"{number:>3}  {described}, {duration(session.seconds)}{self._left()}")
+            self.trial = replace(self.trial, machine=machine, tests=self.trial.tests or tuple(kept.tests))
+        session = replace(session, slowed=slowed, status=status, seconds=self.now() - began)
+        self._keep(replace(self.trial, sessions=(*self.trial.sessions, session)))
+        described = _described(session, self.trial.slowdown)
+        self.show(f"{number:>3}  {described}, {duration(session.seconds)}{self._left()}")
         return session
 
     def _pytest(self, options: list[str], told: Mapping[str, object], name: object) -> tuple[int, str, str]:
         """Run a session, and return its exit status, output and id; "" where it measured nothing."""
         before = self._newest_session()
-        status, text = self._start(options, told)
+        status, text = self.start(options, told)
         log = self._log(name)
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(text, "utf-8", "replace")
         (self._folder / ".gitignore").write_text("*\n", "utf-8")
         if status == EXIT_INTERRUPTED and _COLLECTION in text:
-            raise TfperfError("pytest can't import the tests", *_last_lines(text), next_step="Fix them first")
+            raise TfperfError("pytest can't import the tests", *last_lines(text), next_step="Fix them first")
         if status in (EXIT_USAGE, _NO_TESTS):
             raise TfperfError(
                 f"pytest ended with status {status}",
-                *_last_lines(text),
+                *last_lines(text),
                 next_step="Give pytest's arguments after `--`, as in `tfperf trial -- perf_tests -m cpu`",
             )
         if status == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
-        require_same_code(self._trial, self._code())
+        require_same_code(self.trial, self.code())
         newest = self._newest_session()
         if newest == before:
             return status, text, ""
@@ -217,25 +204,13 @@ class Runner:
         return self._folder / "sessions" / f"{name}.txt"
 
     def _keep(self, trial: Trial) -> None:
-        self._trial = replace(trial, date=datetime.now().astimezone().date().isoformat())
-        write(self._dir, self._trial, trial_fact(self._trial, answer(self._trial)))
-
-    def _fits(self) -> bool:
-        """Whether another session fits into the time."""
-        return self._end is None or self._now() + self._expected() <= self._end
-
-    def _expected(self) -> float:
-        """Return how long a session takes, by those before it."""
-        known = [session.seconds for session in self._trial.sessions]
-        return statistics.fmean(known) if known else 0.0
+        self.trial = replace(trial, date=datetime.now().astimezone().date().isoformat())
+        write(self.dir, self.trial, trial_fact(self.trial, answer(self.trial)))
 
     def _left(self) -> str:
-        trial = self._trial
-        left = max(0, trial.same - len(trial.unchanged)) + max(
-            0, trial.slowed - sum(bool(s.slowed) and s.is_counted for s in trial.sessions)
-        )
-        known = [session.seconds for session in trial.sessions]
-        time = f", {time_span(left * min(known), left * max(known))}" if len(known) > 1 else ""
+        trial, seconds = self.trial, self.trial.seconds
+        left = max(0, trial.same - len(trial.unchanged)) + max(0, trial.slowed - len(trial.with_losses))
+        time = f", {time_span(left * min(seconds), left * max(seconds))}" if len(seconds) > 1 else ""
         return f"; {counted(left, 'session')} left{time}" if left else ""
 
 
@@ -278,10 +253,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _last_lines(text: str) -> list[Line]:
-    return [Line(line, kind=LineKind.LOG) for line in text.splitlines()[-_LAST_LINES:]]
-
-
 # Sessions, their order, and the code that all of them run
 
 
@@ -316,10 +287,9 @@ def is_next_slowed(trial: Trial) -> bool | None:
     The kinds come in random order, in blocks that hold one of them in three. Sessions that measured nothing are
     repeated.
     """
-    unchanged = sum(not session.slowed and session.is_counted for session in trial.sessions)
-    slowed = sum(bool(session.slowed) and session.is_counted for session in trial.sessions)
+    unchanged, slowed = len(trial.unchanged), len(trial.with_losses)
     if unchanged >= trial.same or slowed >= trial.slowed or not trial.tests:
-        return None if unchanged >= trial.same and slowed >= trial.slowed else not (unchanged < trial.same)
+        return None if unchanged >= trial.same and slowed >= trial.slowed else unchanged >= trial.same
     number = unchanged + slowed
     return number % _BLOCK == random.Random(f"{trial.seed} {number // _BLOCK}").randrange(_BLOCK)
 

@@ -113,11 +113,6 @@ class _Past:
         levels = [math.log(each.value) - each.common_drift for each in verdicts if each is not None and each.value]
         return (levels[0] - levels[1]) / math.sqrt(2) if len(levels) == 2 else None  # both vary
 
-    def regressed(self, test: str) -> bool:
-        """Whether a test was REGRESSED."""
-        result = self.session.tests.get(test)
-        return result is not None and result.outcome is Outcome.REGRESSED
-
 
 def trial_of_history(history: History, machine: str | None) -> Trial:
     """Return the trial whose sessions are those of a history that ran the same code as the session before.
@@ -139,12 +134,12 @@ def trial_of_history(history: History, machine: str | None) -> Trial:
     for before, now, after in zip(past, past[1:], [*past[2:], None], strict=False):
         if not now.is_like(before):
             continue
-        is_next_like = after is not None and now.is_like(after)
+        lost = set(before.session.regressed)
+        if after is not None and now.is_like(after):
+            lost |= set(now.session.regressed) & set(after.session.regressed)
+        kept = now.session.tests.items()
         tests = {
-            test: replace(result, change=now.change_since(before, test))
-            for test, result in now.session.tests.items()
-            if not before.regressed(test)
-            and not (now.regressed(test) and is_next_like and after and after.regressed(test))
+            test: replace(result, change=now.change_since(before, test)) for test, result in kept if test not in lost
         }
         sessions.append(replace(now.session, tests=tests))
     if not sessions:

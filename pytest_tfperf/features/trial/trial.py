@@ -152,6 +152,16 @@ class Trial:
         return [session for session in self.sessions if not session.slowed and session.is_counted]
 
     @property
+    def with_losses(self) -> Sequence[TrialSession]:
+        """The sessions with losses that tell something about the gate."""
+        return [session for session in self.sessions if session.slowed and session.is_counted]
+
+    @property
+    def seconds(self) -> Sequence[float]:
+        """The duration of each session."""
+        return [session.seconds for session in self.sessions]
+
+    @property
     def losses(self) -> Sequence[bool]:
         """Whether each loss was found."""
         return [is_found for session in self.sessions for is_found in session.losses.values()]

@@ -13,7 +13,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.verdict import Verdict
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement
 

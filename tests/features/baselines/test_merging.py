@@ -10,7 +10,7 @@ import pytest
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.measurements import baseline
 from tests.helpers.repositories import git as run
 

@@ -21,7 +21,7 @@ from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.baselines.ratchet import improved, ratchet
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.inner import Project
 from tests.helpers.measurements import (

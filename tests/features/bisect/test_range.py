@@ -14,7 +14,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.states import range_of
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import baseline, measurement, throughput, verdict
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.bench.comparing import State
+from pytest_tfperf.bench.comparing import OtherSide, State
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.search import Search
 from pytest_tfperf.features.bisect.states import States
-from pytest_tfperf.features.bisect.step import Answer, Fault, answer_file, read_step, write
+from pytest_tfperf.features.bisect.step import Answer, Fault, answer_file, read, write
 from pytest_tfperf.reports.verdict import why_of
 from tests.helpers.measurements import interleaved
 
@@ -23,7 +23,6 @@ TEST = "a.py::test"
 FOUND, NOT_SLOWER, NOT_MEASURED = 0, 1, 6
 
 STATES = States(
-    noun="commit",
     key=("0", "4"),
     names=("0", "1", "2", "3", "4"),
     state=lambda index: State(title=str(index)),
@@ -70,7 +69,7 @@ class Played:
     def _session(self, answers: Mapping[str, Said]) -> Callable[[str, Path], str]:
         def run_pytest(test: str, step_file: Path) -> str:
             del test
-            step = read_step(step_file)
+            step = read(OtherSide, step_file)
             assert step is not None
             self.compared.append(f"{step.a.title} {step.b.title}")
             said = answers[self.compared[-1]]

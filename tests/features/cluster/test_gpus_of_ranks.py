@@ -124,7 +124,7 @@ def test_ranks_of_several_nodes_get_no_uuid_of_this_one(launcher: ClusterLaunche
 def program_sees(launcher: ClusterLauncher, devices: Devices) -> dict[str, str]:
     """What a program on two nodes is told about GPUs."""
     command = Command(["train"], name="it", unit="images/s")
-    environment = launcher.prepare_command(command, devices, 2).environment
+    environment = launcher.prepare_command(command, devices, 2).command.env
     return {name: value for name, value in environment.items() if name in CHOOSE_GPUS}
 
 

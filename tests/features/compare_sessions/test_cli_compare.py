@@ -27,7 +27,7 @@ from pytest_tfperf.features.compare_sessions.side_comparison import (
     values_of_rows,
 )
 from pytest_tfperf.stores import measurement_file
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import BUSY, KEY, baseline, interleaved, measurement, run_at, throughput, verdict

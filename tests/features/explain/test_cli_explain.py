@@ -17,9 +17,9 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.features.explain import explained
-from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
+from pytest_tfperf.judging.session_effects import CommonDrift
 from pytest_tfperf.judging.target import Target
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import BUSY, NOISE, TEST, baseline, interleaved, measurement, pair, run_at, verdict

@@ -12,7 +12,7 @@ from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
-from pytest_tfperf.core.selection import SelectedTest, Selection
+from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import MeasurementError
@@ -192,7 +192,7 @@ DIED = MeasurementError("the worker died: signal 9", next_step="Look at its log"
 
 def test_a_test_that_was_measured_before_is_missing_with_the_reason() -> None:
     well = measurement(test="b.py::b", verdict=verdict())
-    selection = Selection([SelectedTest(id=TEST, owner="team-vision")])
+    selection = {TEST: SelectedTest(id=TEST, owner="team-vision")}
     not_measured = {TEST: DIED, "new.py::never_measured": DIED}
     found = facts(well, known={TEST: "box"}, not_measured=not_measured, selection=selection)
     (missing,) = [one for one in found if one.kind is EventKind.MISSING]

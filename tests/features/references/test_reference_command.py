@@ -20,7 +20,7 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.features.references.environment import check, named
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.workers.local import LocalLauncher
 from tests.helpers.patience import SESSION_SECONDS, running, wait_for
 

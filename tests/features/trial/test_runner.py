@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.trial.runner import Runner, starter
 from pytest_tfperf.features.trial.trial import Trial, read, trial_file
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement, verdict
 
@@ -57,7 +58,7 @@ class Ran:
     trial: Trial
     code: dict[str, str] = field(default_factory=lambda: {"model.py": "1"})
 
-    def run(self, *, seconds: float | None = None) -> Trial:
+    def run(self, *, seconds: float = math.inf) -> Trial:
         folder, sessions = self.sessions.folder, self.sessions
         trial = read(folder) or self.trial
         show = self.lines.append
