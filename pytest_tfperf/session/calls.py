@@ -1,31 +1,51 @@
-"""The calls that a test makes: each measures, or gives what it gave when the test ran before."""
+"""The calls that a test makes: each measures, or gives what it gave when the test ran before.
+
+When the test's body has finished, their outcomes are applied: failure, error or warning, and the messages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pytest_tfperf.bench.comparing import OtherSide, compare
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import Lack, MeasurementError, NotCompared, TfperfError, WorkloadError
+from pytest_tfperf.core.verdict import Consequence, Outcome, Tolerance
+from pytest_tfperf.errors import (
+    BaselineRefused,
+    GateFailure,
+    Lack,
+    MeasurementError,
+    NoData,
+    NotCompared,
+    NotEnoughDevices,
+    NotEnoughNodes,
+    NotInstalled,
+    TfperfError,
+    ThroughputRegression,
+    WorkloadError,
+)
 from pytest_tfperf.judging.pairs import Terms
+from pytest_tfperf.judging.target import peak_rates, target_for
+from pytest_tfperf.judging.validity import load_of
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.invalid import worded
-from pytest_tfperf.reports.message import not_measured
+from pytest_tfperf.reports.invalid import load_note, worded
+from pytest_tfperf.reports.message import message, not_measured
+from pytest_tfperf.reports.verdict import bad_figures, headline, in_brief
 from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.workers import catalogue
 
 
-class CallRunner:
-    """The calls of one test, in their order.
+class Calls:
+    """The calls of one test, in their order, and what their outcomes do to it.
 
     Args:
         state: the session's state.
@@ -33,12 +53,14 @@ class CallRunner:
 
     Attributes:
         made: how many there were so far.
+        warnings: further warnings of the test.
     """
 
     def __init__(self, state: SessionState, test: str) -> None:
         self._state = state
         self._test = test
         self.made = 0
+        self.warnings: list[str] = []
         state.queue.begin(test)
 
     def check(
@@ -116,8 +138,40 @@ class CallRunner:
             )
 
     def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
+        """Everything that the call's measurement needs; `accepted` is the test's own tolerance.
+
+        Raises:
+            BaselineError: the machine's file can't be read whole.
+        """
         _require_one_line(name, subject)
-        return self._state.session.task(self._test, self.made, subject, on, accepted, plan, name)
+        session, settings, key = self._state.session, self._state.settings, Key(subject.id, on.shape)
+        rows, (fp32_tflops, memory_gb_per_sec) = session.baselines.load(on.machine), peak_rates(on)
+        # The nightly gate requires rows, so nothing stands in for one.
+        is_provisional = key not in rows and not settings.require_baseline
+        target = target_for(
+            rows,
+            session.baselines.published(key),
+            on.machine,
+            key,
+            gpu_fp32_tflops=fp32_tflops,
+            gpu_memory_gb_per_sec=memory_gb_per_sec,
+            provisional=session.provisional_baselines(on) if is_provisional else {},
+        )
+        # A comparison measures alone what the other side lacks; an end that has come must not fail that.
+        known = () if session.other_side else session.acknowledgements
+        may_move = target.is_own_row and (not isinstance(subject, Command) or subject.runs_this_python)
+        other = session.references.launcher_for(target.baseline) if session.references and may_move else None
+        side = Side(workload=subject, topology=on, launcher=session.here, name=name)
+        return Task(
+            test=self._test,
+            index=self.made,
+            plan=plan,
+            side=self._slowed(side),
+            reference_environment=None if other is None else replace(side, launcher=other),
+            target=target,
+            tolerance=target.tolerance(accepted, Tolerance.of(settings.tolerance)),
+            acknowledged={loss.figure: loss for loss in known if loss.is_of(on.machine, self._test, key)},
+        )
 
     def _slowed(self, side: Side) -> Side:
         """The side, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
@@ -170,7 +224,128 @@ class CallRunner:
             )
         )
 
+    # Outcomes
+
+    def conclude(self, warn: Callable[[list[Line]], None]) -> None:
+        """Apply the outcomes: called when the test's body has finished, and only if it did not fail.
+
+        Where a call is undecided no outcome is applied: the test runs again after all others.
+
+        Raises:
+            ThroughputRegression, GateFailure: the test fails.
+            MeasurementError, BaselineError, TfperfError: it errors.
+        """
+        self._state.queue.require_all_calls(self._test, self.made)
+        if not self.is_decided:
+            return
+        by_consequence: dict[Consequence, list[Measurement]] = {kind: [] for kind in Consequence}
+        for result in self.results:
+            by_consequence[self._state.consequence_of(result)].append(result)
+        for text in self.warnings:
+            warn([Line(text)])
+        for result in by_consequence[Consequence.WARNS]:
+            warn(self._warning(result))
+        if failing := by_consequence[Consequence.FAILS]:
+            regressed = any(result.outcome is Outcome.REGRESSED for result in failing)
+            raise (ThroughputRegression if regressed else GateFailure)(*self._messages(failing))
+        if invalid := by_consequence[Consequence.ERRORS]:
+            fact, *below = self._messages(invalid)
+            raise MeasurementError(fact, *below, brief="; ".join(map(in_brief, invalid)))
+        self._record()
+
+    @property
+    def results(self) -> Sequence[Measurement]:
+        """The results of the calls so far, in order."""
+        return self._state.queue.results_of(self._test)[: self.made]
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether no call wants fresh runs at the end of the session."""
+        return self._state.queue.is_decided(self._test)
+
+    @property
+    def properties(self) -> list[tuple[str, object]]:
+        """The JUnit properties of the calls that are decided."""
+        decided = [result for result in self.results if result.is_decided]
+        return [pair for feature in self._state.features.values() for pair in feature.properties(decided)]
+
+    def unreported(self) -> list[Line]:
+        """Messages of regressions, confirmed or suspected, in a test whose body failed first."""
+        against = (Consequence.FAILS, Consequence.WARNS)
+        return self._messages([r for r in self.results if self._state.consequence_of(r) in against])
+
+    def confirmed_failures(self) -> list[Line]:
+        """Messages of regressions that were confirmed before the test ended in an error."""
+        return self._messages(self._failed)
+
+    def failures_in_brief(self) -> str:
+        """`confirmed_failures` in one line."""
+        return "; ".join(map(in_brief, self._failed))
+
+    @property
+    def _failed(self) -> list[Measurement]:
+        return [r for r in self.results if r.is_decided and self._state.consequence_of(r) is Consequence.FAILS]
+
+    def _record(self) -> None:
+        """Write the measured baselines; a refused baseline does not keep the others from being written."""
+        refused: list[BaselineRefused] = []
+        for index, result in enumerate(self.results):
+            if result.recording is not None:
+                try:
+                    load = load_note(load_of(result.runs), len(result.runs))
+                    controls = self._state.session.controls.found_on(result.machine)
+                    self._state.recorder.record(result, load, controls)
+                except BaselineRefused as error:
+                    refused.append(error)
+                    self._state.queue.keep(self._test, index, replace(result, is_refused=True))
+        if refused:
+            first, *others = refused
+            below = [line for error in others for line in (Line(""), *error.lines)]
+            raise first.and_below(*below) if others else first
+
+    def _messages(self, results: Sequence[Measurement]) -> list[Line]:
+        """The messages, with an empty line between two of them."""
+        command = self._state.settings.rerun
+        return [line for result in results for line in (Line(""), *message(result, command))][1:]
+
+    def _warning(self, result: Measurement) -> list[Line]:
+        """The message; in one line where the baseline is only provisional, because it needs no action today."""
+        verdict = None if bad_figures(result) else result.verdict
+        if verdict and verdict.if_slower is Consequence.WARNS:
+            rerun = self._state.settings.rerun.of(self._test)
+            return [Line(f"{headline(result)}: {verdict.why}. Rerun: {rerun}")]
+        return self._messages([result])
+
 
 def _require_one_line(name: object, subject: Subject) -> None:
     if not isinstance(name, str) or not name.isprintable() or name != name.strip():
         raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")
+
+
+def missing_as_error(state: SessionState, error: NoData | NotEnoughDevices | NotInstalled) -> MeasurementError | None:
+    """The error that takes a skip's place under --tfperf-require-baseline; None if the test may skip."""
+    if isinstance(error, NoData):
+        return error.of_type(MeasurementError)
+    if not isinstance(error, NotEnoughDevices):
+        return None
+    if isinstance(error, NotEnoughNodes) and state.nodes is not None:
+        return error.of_type(MeasurementError)  # who names a launcher for the gate wants its tests to run
+    machine = state.session.topology
+    if machine.driver_fault:
+        why = "A driver is installed, so this machine should have GPUs"
+    elif 0 < error.wanted <= len(machine.gpus) + len(machine.lost):
+        why = "With the lost GPUs it would have enough"
+    elif _had(state, error.wanted):
+        why = f"Its baselines were measured on {error.wanted} GPUs: one is missing"
+    else:
+        return None
+    return MeasurementError(error.fact, next_step=". ".join(filter(None, (error.next_step, why))))
+
+
+def _had(state: SessionState, gpus: int) -> bool:
+    """Whether the machine, where it has a name of its own, was measured with so many GPUs."""
+    name = state.settings.machine
+    if not (name and gpus):
+        return False
+    rows = state.session.baselines.load(name).values()
+    return any(row.gpu and row.key.topology == f"1x{gpus}" for row in rows if row.is_measured)

@@ -20,8 +20,7 @@ from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.judging.pairs import MAX_SECONDS, MOST_PAIRS, PAIRS_THAT_TELL, Terms
 from pytest_tfperf.judging.target import published_ratio
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS
-from pytest_tfperf.session.calls import CallRunner
-from pytest_tfperf.session.outcomes import Outcomes
+from pytest_tfperf.session.calls import Calls
 from pytest_tfperf.session.state import SessionState
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
@@ -29,14 +28,17 @@ Also = Iterable[str | Figure]
 
 
 class ThroughputFixture:
-    """The `throughput` fixture of one test; pytest makes it."""
+    """The `throughput` fixture of one test; pytest makes it.
+
+    Attributes:
+        calls: those that the test has made so far.
+    """
 
     def __init__(self, state: SessionState, test: str) -> None:
         self._state = state
         self._test = test
-        self._calls = CallRunner(state, test)
+        self.calls = Calls(state, test)
         self._is_over = False
-        self._warnings: list[str] = []
 
     def check(
         self,
@@ -77,7 +79,7 @@ class ThroughputFixture:
         figures = self._figures(also, subject)
         subject = self._here(subject, figures)
         plan = self._plan(steps, warmup_steps, figures, subject)
-        return self._calls.check(subject, on, _accepted(tolerance), plan, name)
+        return self.calls.check(subject, on, _accepted(tolerance), plan, name)
 
     def measure(
         self,
@@ -92,7 +94,7 @@ class ThroughputFixture:
         self._require_open(on)
         figures = self._figures((), subject, of_suite=False)
         subject = self._here(subject, figures)
-        return self._calls.measure(subject, on, self._plan(steps, warmup_steps, figures, subject), name)
+        return self.calls.measure(subject, on, self._plan(steps, warmup_steps, figures, subject), name)
 
     def compare(
         self,
@@ -148,10 +150,10 @@ class ThroughputFixture:
             max_seconds=max_seconds,
         )
         if settings.smoke or at_least is None:
-            return self._calls.compare(left, right, plan, terms, judged=not settings.smoke)
+            return self.calls.compare(left, right, plan, terms, judged=not settings.smoke)
         if at_least != "published":
             terms = replace(terms, tolerance=Tolerance(), at_least=_ratio(at_least, tolerance))
-            return self._calls.compare(left, right, plan, terms, judged=True)
+            return self.calls.compare(left, right, plan, terms, judged=True)
         accepted = Tolerance.of(0.1 if tolerance is None else tolerance)
         published = published_ratio(
             self._state.session.baselines.published(), Key(a.id, on.shape), Key(b.id, b_on.shape)
@@ -160,19 +162,14 @@ class ThroughputFixture:
         terms = replace(terms, tolerance=accepted, at_least=least)
         left, right = replace(left, document=published.a), replace(right, document=published.b)
         binds = published.binds(b_on) and accepted.lower is not None
-        result = self._calls.compare(left, right, plan, terms, judged=binds)
+        result = self.calls.compare(left, right, plan, terms, judged=binds)
         if not binds and result.ratio < least:
-            self._warnings.append(published.is_not_required(result.ratio, b_on))
+            self.calls.warnings.append(published.is_not_required(result.ratio, b_on))
         return result
 
     def close(self) -> None:
         """Refuse further calls, when the test's body has finished: a teardown's could no longer fail the test."""
         self._is_over = True
-
-    @property
-    def outcomes(self) -> Outcomes:
-        """The outcomes of the calls that this test has made so far."""
-        return Outcomes(state=self._state, test=self._test, calls=self._calls.made, warnings=tuple(self._warnings))
 
     def _require_open(self, *topologies: Topology) -> None:
         if self._is_over:
