@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.bench.disturbance_guard import (
     MOST_SECONDS,
-    TRIES,
     DisturbanceGuard,
     GpuWarmUp,
     Observation,
@@ -271,6 +270,7 @@ class RunEngine:
         catalogue.require_trainable(workload, topology)
         if (data := catalogue.data_set_of(workload.input_pipeline)) is not None:
             shards(self._data_dir, data)
+        figures = [figure.name for figure in plan.also]
         return Job(
             workload=workload,
             devices=_devices(side),
@@ -279,8 +279,8 @@ class RunEngine:
             data_dir=self._data_dir,
             cores=topology.host.usable_cores,
             names=catalogue.registered(),
-            cold_caches=any(figure.name == FIRST_STEP for figure in plan.also),
-            counts_traces=any(figure.name == RETRACES for figure in plan.also),
+            cold_caches=FIRST_STEP in figures,
+            counts_traces=RETRACES in figures,
         )
 
     def _profiled(self, side: Side, training: TrainingRun, job: Job, run: Run) -> Run:
@@ -324,20 +324,6 @@ class RunEngine:
 def _devices(side: Side) -> Devices:
     assert side.topology.devices is not None, "the fixture has refused a topology without devices taken"
     return side.topology.devices
-
-
-def undisturbed(take: Callable[[], Run], *, tries: int = TRIES) -> tuple[Run | None, tuple[Run, ...]]:
-    """Take runs until one is undisturbed, at most `tries`.
-
-    Returns the undisturbed run, or None, and the disturbed runs.
-    """
-    discarded: list[Run] = []
-    for _ in range(tries):
-        taken = take()
-        if taken.disturbance is None:
-            return taken, tuple(discarded)
-        discarded.append(taken)
-    return None, tuple(discarded)
 
 
 def explained(

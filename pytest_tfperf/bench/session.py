@@ -19,18 +19,24 @@ from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard
 from pytest_tfperf.bench.feature import Feature, first
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.recording import Controls
-from pytest_tfperf.bench.run_engine import RunEngine
+from pytest_tfperf.bench.run_engine import RunEngine, Side
+from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.past import moment
+from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Settings, WorkerStart
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
+from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.judging.target import (
     MOST_MEASUREMENTS,
+    peak_rates,
     provisional_baselines,
+    target_for,
 )
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.revisions.git import commit_of
@@ -306,3 +312,57 @@ class Session:
         with suppress(TfperfError):
             return self.history.earlier.confirmation_runs(self.machines)
         return 0, 0
+
+    def task(
+        self,
+        test: str,
+        index: int,
+        workload: Subject,
+        topology: Topology,
+        tolerance: Tolerance | None,
+        plan: Plan,
+        name: str = "",
+    ) -> Task:
+        """The task of one call: everything that a measurement needs.
+
+        Args:
+            test: pytest's node id.
+            index: the call's index in its test, from 0.
+            workload, topology, plan: what to measure.
+            tolerance: the test's own; None for the row's, or the default.
+            name: the workload's name in messages; "" for its id.
+
+        Raises:
+            BaselineError: the machine's file can't be read whole.
+        """
+        settings, references = self.settings, self.references
+        key = Key(workload.id, topology.shape)
+        rows, published = self.baselines.load(topology.machine), self.baselines.published(key)
+        # The nightly gate requires rows, so nothing stands in for one.
+        is_provisional = key not in rows and not settings.require_baseline
+        fp32_tflops, memory_gb_per_sec = peak_rates(topology)
+        target = target_for(
+            rows,
+            published,
+            topology.machine,
+            key,
+            gpu_fp32_tflops=fp32_tflops,
+            gpu_memory_gb_per_sec=memory_gb_per_sec,
+            provisional=self.provisional_baselines(topology) if is_provisional else {},
+        )
+        # A comparison measures alone what the other side lacks; an end that has come must not fail that.
+        known = () if self.other_side else self.acknowledgements
+        may_move = target.is_own_row and (not isinstance(workload, Command) or workload.runs_this_python)
+        other = references.launcher_for(target.baseline) if references and may_move else None
+        side = Side(workload=workload, topology=topology, launcher=self.here, name=name)
+        losses = [loss for loss in known if loss.is_of(topology.machine, test, key)]
+        return Task(
+            test=test,
+            index=index,
+            plan=plan,
+            side=replace(side, slowdown=settings.slowdown_of(test)),
+            reference_environment=None if other is None else replace(side, launcher=other),
+            target=target,
+            tolerance=target.tolerance(tolerance, Tolerance.of(settings.tolerance)),
+            acknowledged={loss.figure: loss for loss in losses},
+        )

@@ -68,8 +68,8 @@ def feed_benchmark(item: pytest.Item, benchmark: Any | None) -> None:
     if benchmark is None:
         return
     fixture = item.stash[FIXTURE]
-    measured = [result for result in fixture.calls.results if result.other is None]
-    if measured and measured[0].is_valid and fixture.calls.is_decided:
+    measured = [result for result in fixture.outcomes.results if result.other is None]
+    if measured and measured[0].is_valid and fixture.outcomes.is_decided:
         feed(benchmark, measured[0])
     else:
         benchmark.skipped = True  # otherwise pytest-benchmark warns that its fixture was not used

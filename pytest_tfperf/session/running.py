@@ -156,13 +156,13 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
             _conclude(item, fixture)
         finally:
             fixture.close()
-            item.user_properties += fixture.calls.properties  # for JUnit XML
+            item.user_properties += fixture.outcomes.properties  # for JUnit XML
 
 
 def _conclude(item: pytest.Item, fixture: ThroughputFixture) -> None:
     """Apply the outcomes; where a call is in doubt, the test runs again instead."""
-    fixture.calls.conclude(lambda lines: _warn(item, lines))
-    item.stash[_IN_DOUBT] = not fixture.calls.is_decided
+    fixture.outcomes.conclude(lambda lines: _warn(item, lines))
+    item.stash[_IN_DOUBT] = not fixture.outcomes.is_decided
 
 
 def _raise_of_unittest(item: pytest.Item) -> None:
@@ -199,7 +199,7 @@ def skipping(item: pytest.Item) -> Iterator[None]:
         yield
     except _CAN_NOT_RUN_HERE as error:
         if state.settings.require_baseline:
-            from pytest_tfperf.session.calls import missing_as_error
+            from pytest_tfperf.session.outcomes import missing_as_error
 
             if (missing := missing_as_error(state, error)) is not None:
                 raise missing from None

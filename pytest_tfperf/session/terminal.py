@@ -185,9 +185,9 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
     elif isinstance(error, Failure):
         if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
-        brief = (fixture.calls.failures_in_brief() if fixture else "") or error.brief
+        brief = (fixture.outcomes.failures_in_brief() if fixture else "") or error.brief
         report.longrepr = PlainRepr(error.lines, brief, terminal_width(item.config))
-    elif fixture is not None and (unreported := fixture.calls.unreported()):
+    elif fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", _text(unreported, item)))
 
 
@@ -207,10 +207,10 @@ def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError
     brief, width = error.brief, terminal_width(item.config)
     if not isinstance(error, (MeasurementError, BaselineError)):  # the fault is in the test
         error = error.of_type(TfperfError).at(_source_line(item, error))
-    if report.when != "teardown" and fixture is not None and (failures := fixture.calls.confirmed_failures()):
+    if report.when != "teardown" and fixture is not None and (failures := fixture.outcomes.confirmed_failures()):
         report.when = "call"
         report.longrepr = PlainRepr(
-            [*failures, Line(""), *error.lines], f"{fixture.calls.failures_in_brief()}; {brief}", width
+            [*failures, Line(""), *error.lines], f"{fixture.outcomes.failures_in_brief()}; {brief}", width
         )
         return
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
@@ -221,7 +221,7 @@ def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError
     report.longrepr = PlainRepr(error.lines, brief, width)
     state = item.config.stash[SESSION]
     (state.refused if isinstance(error, BaselineRefused) else state.not_measured)[item.nodeid] = error
-    if fixture is not None and (unreported := fixture.calls.unreported()):
+    if fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", _text(unreported, item)))
 
 

@@ -15,8 +15,8 @@ from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError, WorkloadError
-from pytest_tfperf.session.calls import missing_as_error
 from pytest_tfperf.session.expected_time import seconds_left
+from pytest_tfperf.session.outcomes import missing_as_error
 from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.session.summary import after, before
 from pytest_tfperf.stores.baseline_file import BaselineStore
