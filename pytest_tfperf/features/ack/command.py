@@ -86,33 +86,30 @@ def _reason(text: str) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    with files.locked(arguments.baselines):
-        return _read_and_change(arguments)
-
-
-def _read_and_change(arguments: argparse.Namespace) -> int:
-    known, folder = acknowledgements.read(arguments.baselines), arguments.baselines
-    if arguments.list:
-        show(*_table(known, width()) or [f"nothing is acknowledged in {folder}/"])
-    elif arguments.test is None:
-        raise TfperfError("no TEST", next_step="Name one, or list what is acknowledged: tfperf ack --list")
-    elif arguments.remove:
-        gone = _to_remove(arguments, known)
-        path = acknowledgements.write(folder, [entry for entry in known if entry not in gone])
-        show(*(f"removed: {_shown(entry, gone)}" for entry in gone), f"Commit {path}")
-    else:
-        _require_end(arguments)
-        new, measured = _new(arguments)
-        replaced = {entry.key for entry in new}
-        old = [entry for entry in known if entry.key in replaced]
-        if old and not arguments.replace:
-            raise TfperfError(
-                f"{old[0].test} on {old[0].machine} is acknowledged until {old[0].until} already: {old[0].why}",
-                next_step="Give --replace to acknowledge the last measurement in its place, or --remove",
-            )
-        path = acknowledgements.write(folder, [*(entry for entry in known if entry not in old), *new])
-        show(*(f"acknowledged: {_shown(entry, new)}; at worst {loss(entry, entry.worst)}" for entry in new))
-        show(f"measured {measured}", f"Commit {path}")
+    folder = arguments.baselines
+    with files.locked(folder):
+        known = acknowledgements.read(folder)
+        if arguments.list:
+            show(*_table(known, width()) or [f"nothing is acknowledged in {folder}/"])
+        elif arguments.test is None:
+            raise TfperfError("no TEST", next_step="Name one, or list what is acknowledged: tfperf ack --list")
+        elif arguments.remove:
+            gone = _to_remove(arguments, known)
+            path = acknowledgements.write(folder, [entry for entry in known if entry not in gone])
+            show(*(f"removed: {_shown(entry, gone)}" for entry in gone), f"Commit {path}")
+        else:
+            _require_end(arguments)
+            new, measured = _new(arguments)
+            replaced = {entry.key for entry in new}
+            old = [entry for entry in known if entry.key in replaced]
+            if old and not arguments.replace:
+                raise TfperfError(
+                    f"{old[0].test} on {old[0].machine} is acknowledged until {old[0].until} already: {old[0].why}",
+                    next_step="Give --replace to acknowledge the last measurement in its place, or --remove",
+                )
+            path = acknowledgements.write(folder, [*(entry for entry in known if entry not in old), *new])
+            show(*(f"acknowledged: {_shown(entry, new)}; at worst {loss(entry, entry.worst)}" for entry in new))
+            show(f"measured {measured}", f"Commit {path}")
     return EXIT_GREEN
 
 

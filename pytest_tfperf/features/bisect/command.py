@@ -64,6 +64,12 @@ def add_to(commands: Commands) -> None:
         metavar="FRACTION",
         help="a loss above it is searched for, 0.01 for 1 %% (default: the test's own tolerance)",
     )
+    bisect.add_argument(
+        "--build",
+        default="",
+        metavar="COMMAND",
+        help="a shell command that builds the project in each commit's checkout",
+    )
     bisect.add_argument("--again", action="store_true", help="forget what an interrupted search has found")
 
 
@@ -72,8 +78,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.features.bisect.states import commit_states, package_states, range_of
 
     tolerance = None if arguments.tolerance is None else Tolerance.of(arguments.tolerance)
-    if arguments.packages and (arguments.good or arguments.bad):
-        raise TfperfError("--packages with --good or --bad: search either packages or commits")
+    if arguments.packages and (arguments.good or arguments.bad or arguments.build):
+        raise TfperfError("--packages with --good, --bad or --build: search either packages or commits")
     project = root().absolute()
     arguments.test = _test(arguments)
     with ExitStack() as opened:
@@ -81,7 +87,7 @@ def _run(arguments: argparse.Namespace) -> int:
             fast, slow = arguments.packages
             states = package_states(fast, slow, arguments.dir)
         else:
-            states = commit_states(project, *range_of(arguments, project), arguments.dir, opened)
+            states = commit_states(project, *range_of(arguments, project), arguments.dir, opened, arguments.build)
         search = Search(arguments.test, states, arguments.dir, show, tolerance)
         if arguments.again:
             shutil.rmtree(search.folder, ignore_errors=True)
