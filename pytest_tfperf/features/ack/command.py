@@ -24,6 +24,7 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import RATE, shown_name
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import moment
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError, known_names, one_of
 from pytest_tfperf.reports.acknowledgement import acknowledged_test, loss
@@ -53,7 +54,7 @@ def add_to(commands: Commands) -> None:
             "tfperf ack --remove test_resnet50",
             "tfperf ack --list",
         ),
-        parents=[folder("--baselines", "baselines", "folder of the baselines"), history_place()],
+        parents=[folder(Settings.baselines, "folder of the baselines"), history_place()],
     )
     command.add_argument(
         "test", metavar="TEST", nargs="?", help="pytest's node id or the workload's name, or a part of them"

@@ -14,6 +14,7 @@ from pytest_tfperf.console.pytest_process import explained_interrupt
 from pytest_tfperf.console.session_settings import root
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.numbers import counted
@@ -40,8 +41,8 @@ def add_to(commands: Commands) -> None:
         ),
         statuses=_STATUSES,
         parents=[
-            folder("--dir", ".tfperf", "where the search, its checkouts and environments lie"),
-            folder("--baselines", "baselines", "folder of the baselines"),
+            folder(Settings.dir, "where the search, its checkouts and environments lie"),
+            folder(Settings.baselines, "folder of the baselines"),
         ],
     )
     bisect.add_argument("test", metavar="TEST", help="pytest's id of one test; of a measured one also the id's end")
