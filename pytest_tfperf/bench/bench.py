@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
-from pytest_tfperf.bench.run_engine import RunEngine, undisturbed
-from pytest_tfperf.bench.task import Call, Profiler, Task, judged, rows_of_figures, unjudged
+from pytest_tfperf.bench.run_engine import RunEngine
+from pytest_tfperf.bench.task import Call, Profiler, Task, judged, unjudged
+from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import OwnRun, Pair, Run
@@ -88,8 +89,10 @@ class Bench:
         """
         if task.target.baseline is not None and task.target.is_own_row:
             refuse_other_devices(task.target.baseline, task.topology)
-        for row in rows_of_figures(task, self._machine(task.topology).figure_rows):
-            refuse_other_devices(row, task.topology)
+        rows = self._machine(task.topology).figure_rows
+        for figure in task.plan.also:
+            if (row := rows.get(Key(task.workload.id, task.topology.shape, figure.name))) is not None:
+                refuse_other_devices(row, task.topology)
         return self._first_run(task) if earlier is None else self._another_run(task, earlier)
 
     def record(self, task: Task, earlier: Measurement | None = None) -> Measurement:
@@ -212,14 +215,15 @@ class Bench:
         There are fewer tries if the machine's tests have spent too long on disturbed runs.
         """
         machine, started = self._machine(task.topology), time.monotonic()
-        run, discarded = undisturbed(
-            lambda: self._engine.run(task.side, task.plan, label=label), tries=tries or machine.tries
-        )
-        if run is None:
-            machine.was_disturbed(time.monotonic() - started)
-            raise _invalid(task, invalid(None), discarded)
-        taken.discarded += discarded
-        return run
+        disturbed: list[Run] = []
+        for _ in range(tries or machine.tries):
+            run = self._engine.run(task.side, task.plan, label=label)
+            if run.disturbance is None:
+                taken.discarded += disturbed
+                return run
+            disturbed.append(run)
+        machine.was_disturbed(time.monotonic() - started)
+        raise _invalid(task, invalid(None), disturbed)
 
     def _take_pair(self, task: Task, taken: _RunsSoFar, machine: MachineSession) -> bool:
         """Add a pair with the reference environment; False if that environment fails, so that rule 2 takes over."""
@@ -252,6 +256,7 @@ class Bench:
             topology=topology.shape,
             machine=topology.machine,
             devices=topology.describe(),
+            name=task.side.name,
             runs=tuple(taken.runs),
             throughput=throughput,
             verdicts=verdicts or unjudged(task, taken.runs, throughput),

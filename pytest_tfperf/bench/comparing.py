@@ -158,8 +158,10 @@ def compare(
     started = time.monotonic()
     topology = b.topology
     source = PairSource(engine, a, b, plan)
-    taken = _take_pairs(source, plan, terms, is_of_commits=other is not None and other.may_lack_code, judged=judged)
-    a_runs, b_runs = [pair.a for pair in taken.counted], [pair.b for pair in taken.counted]
+    counted, discarded, verdicts, ended = _take_pairs(
+        source, plan, terms, is_of_commits=other is not None and other.may_lack_code, judged=judged
+    )
+    a_runs, b_runs = [pair.a for pair in counted], [pair.b for pair in counted]
     a_throughput, b_throughput = summarise(a_runs), summarise(b_runs)
     doubt = _doubt(a, b)
     if a.workload == b.workload and a_throughput.unit != b_throughput.unit:
@@ -168,7 +170,7 @@ def compare(
             next_step="Let both count the same, or measure without the other side",
             where=f"{b.shown} on {topology.describe()}",
         )
-    is_slower = judged and taken.verdicts[0].reason is Reason.CONFIRMED
+    is_slower = judged and verdicts[0].reason is Reason.CONFIRMED
     device_rate = engine.rate_on_device_data(b, plan, b_runs) if is_slower else None
     b_breakdown = breakdown(b_runs, b_throughput.examples_per_sec, b.workload, device_rate)
     if b_breakdown is not None and is_slower:
@@ -183,9 +185,9 @@ def compare(
         devices=topology.describe(),
         runs=(),
         throughput=b_throughput,
-        pairs=tuple(taken.counted),
-        discarded_pairs=tuple(taken.discarded),
-        verdicts=tuple(_in_doubt(verdict, doubt) if judged else _unjudged(verdict) for verdict in taken.verdicts),
+        pairs=tuple(counted),
+        discarded_pairs=tuple(discarded),
+        verdicts=tuple(_in_doubt(verdict, doubt) if judged else _unjudged(verdict) for verdict in verdicts),
         other=MeasuredSide(
             workload=a.workload,
             topology="" if a.topology == topology else a.topology.shape,
@@ -195,7 +197,7 @@ def compare(
             breakdown=breakdown(a_runs, a_throughput.examples_per_sec, a.workload),
             interleaving=source.interleaving,
             fallback=source.fallback,
-            ended=taken.ended,
+            ended=ended,
             at_least=terms.at_least,
             document=a.document,
             doubt=doubt,
@@ -228,25 +230,14 @@ def _unjudged(verdict: Verdict) -> Verdict:
     return replace(verdict, outcome=None, reason=Reason.ONLY_MEASURED, wants=NOTHING)
 
 
-@dataclass(frozen=True)
-class _DecidedPairs:
-    """The pairs of a comparison, and their verdicts.
+def _take_pairs(
+    source: PairSource, plan: Plan, terms: Terms, *, is_of_commits: bool, judged: bool
+) -> tuple[list[Pair], list[Pair], Sequence[Verdict], Ended | None]:
+    """Take pairs until they decide, or the terms allow no more; the arguments are those of `compare`.
 
-    Args:
-        counted: the pairs that count; the last discarded pair where none counts.
-        discarded: the pairs of which one side was disturbed more than the other.
-        verdicts: on the throughput, then on the plan's figures.
-        ended: why no more pairs are taken although the pairs decide nothing; None where they decide.
+    Returns the pairs that count (the last discarded one where none does), the discarded pairs, the verdicts, and why no
+    more pairs are taken although these decide nothing.
     """
-
-    counted: Sequence[Pair]
-    discarded: Sequence[Pair]
-    verdicts: Sequence[Verdict]
-    ended: Ended | None = None
-
-
-def _take_pairs(source: PairSource, plan: Plan, terms: Terms, *, is_of_commits: bool, judged: bool) -> _DecidedPairs:
-    """Take pairs until they decide, or the terms allow no more; the arguments are those of `compare`."""
     started = time.monotonic()
     pairs: list[Pair] = []
     discarded: list[Pair] = []
@@ -278,7 +269,7 @@ def _take_pairs(source: PairSource, plan: Plan, terms: Terms, *, is_of_commits: 
         if not judged or _is_over(verdicts) or ended:
             last = compared(asked, counted, replace(terms, max_pairs=len(counted)))
             verdicts = tuple(now if now.is_decided else end for now, end in zip(verdicts, last, strict=True))
-            return _DecidedPairs(counted, discarded, verdicts, ended)
+            return counted, discarded, verdicts, ended
 
 
 def _lacking(error: UserCodeFailed) -> NotCompared:

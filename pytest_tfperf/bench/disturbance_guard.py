@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
+from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.telemetry import Telemetry, Throttle, least_share
 from pytest_tfperf.hardware.sampler import Sampler
 from pytest_tfperf.judging.validity import busiest, disturbance_in
@@ -38,6 +39,11 @@ class Observation:
     telemetry: Telemetry | None = None
     polls: tuple[Telemetry, ...] = ()
     latest: Callable[[], Telemetry | None] = lambda: None
+
+    def of(self, run: Run, before: Disturbance | None) -> Run:
+        """Return the run as it was observed, with a disturbance before it where nothing else disturbed it."""
+        disturbance = run.disturbance or self.disturbance or before
+        return replace(run, telemetry=self.telemetry, polls=self.polls, disturbance=disturbance)
 
     def temperatures(self) -> list[int] | None:
         """Return the GPUs' degrees Celsius now; empty if a driver does not tell, None before the first sample."""

@@ -71,18 +71,15 @@ class PairSource:
         """
         uneven: list[Pair] = []
         for _ in range(tries):
-            pair = self._next(profiled=profiled)
+            pair, limits = self._take(profiled=profiled), self._engine.limits
+            difference, is_even = unevenness(pair.a, pair.b, limits), are_alike(pair.a, pair.b, limits)
+            pair = replace(pair, unevenness=difference, is_even=is_even)
             if pair.is_even:
                 return pair, tuple(uneven)
             uneven.append(pair)
         usable = [pair for pair in uneven if not tells_nothing(pair)]
         best = min(usable, key=lambda pair: pair.uncertainty, default=None)
         return best, tuple(pair for pair in uneven if pair is not best)
-
-    def _next(self, *, profiled: bool) -> Pair:
-        """Take one more pair, and note how uneven it is."""
-        pair, limits = self._take(profiled=profiled), self._engine.limits
-        return replace(pair, unevenness=unevenness(pair.a, pair.b, limits), is_even=are_alike(pair.a, pair.b, limits))
 
     def _take(self, *, profiled: bool) -> Pair:
         b_first = self._taken % 2 == 1

@@ -81,12 +81,6 @@ def unjudged(task: Task, runs: Sequence[Run], throughput: Throughput) -> tuple[V
     return tuple(verdicts)
 
 
-def rows_of_figures(task: Task, rows: Mapping[Key, Baseline]) -> list[Baseline]:
-    """Return the rows, of the machine's baselines of figures, that the task's figures are judged against."""
-    keys = (Key(task.workload.id, task.topology.shape, figure.name) for figure in task.plan.also)
-    return [row for key in keys if (row := rows.get(key)) is not None]
-
-
 def judged(
     task: Task, runs: Sequence[Run], pairs: Sequence[Pair], of_rate: Evidence, rows: Mapping[Key, Baseline]
 ) -> tuple[Verdict, ...]:
@@ -99,7 +93,9 @@ def judged(
         rows: the machine's baselines of figures.
     """
     of_figures = (_evidence(figure, task, runs, pairs, of_rate, rows) for figure in task.plan.also)
-    verdicts = map(judge, (of_rate, *of_figures))
+    verdicts = tuple(map(judge, (of_rate, *of_figures)))
+    if not task.acknowledged:
+        return verdicts
     return tuple(
         with_known_loss(verdict, task.acknowledged.get(verdict.figure.name), len(runs), len(pairs))
         for verdict in verdicts

@@ -204,8 +204,10 @@ def _warm_up(training: TrainingRun, plan: Plan, is_warm: Callable[[], bool]) -> 
 
 
 def _is_warmed_up(warmup: Sequence[Window], plan: Plan) -> bool:
-    has_steps = sum(w.steps for w in warmup) >= plan.warmup_steps
-    return has_steps or sum(w.seconds for w in warmup) >= plan.max_warmup_seconds
+    steps, seconds = 0, 0.0
+    for window in warmup:
+        steps, seconds = steps + window.steps, seconds + window.seconds
+    return steps >= plan.warmup_steps or seconds >= plan.max_warmup_seconds
 
 
 def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
@@ -216,6 +218,8 @@ def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
     Raises:
         MeasurementError: from the worker.
     """
+    if not plan.also:
+        return run
     if not plan.also:
         return run
     wanted = [figure.name for figure in plan.also]

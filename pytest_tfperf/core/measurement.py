@@ -143,7 +143,7 @@ class Measurement:
     @property
     def verdict(self) -> Verdict | None:
         """The verdict on the throughput; None where it was only measured."""
-        return next((verdict for verdict in self.verdicts[:1] if verdict.outcome is not None), None)
+        return self.verdicts[0] if self.verdicts and self.verdicts[0].outcome is not None else None
 
     @property
     def figures(self) -> tuple[Verdict, ...]:
@@ -274,11 +274,6 @@ def changes_since(baseline: Baseline, environment: Mapping[str, str]) -> list[En
 def recorded_with(baseline: Baseline) -> dict[str, str]:
     """Return the versions and facts that a row was recorded with, by name."""
     return dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
-
-
-def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
-    """Return `changes_since` in words: "tensorflow 1.3.0 -> 2.21.0"."""
-    return list(map(str, changes_since(baseline, environment)))
 
 
 def environment_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[EnvironmentChange]:

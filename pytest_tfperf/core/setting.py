@@ -75,6 +75,20 @@ class Setting(Generic[T]):
         return f"--tfperf-{self.name.replace('_', '-')}" if self.is_option else f"tfperf_{self.name}"
 
 
+def output_file(name: str, help: str, *, is_option: bool = True) -> Setting[Path | None]:
+    """Return a setting that names the file which gets a session's result in some form."""
+    return Setting(
+        name=name,
+        default=None,
+        parse=file,
+        help=help,
+        metavar="PATH",
+        is_option=is_option,
+        of_one_session=True,
+        is_output=True,
+    )
+
+
 class Origin(Enum):
     """Where a setting was given."""
 

@@ -10,7 +10,7 @@ import argparse
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history, session_id
 from pytest_tfperf.console.measured_test import is_part, names_of, wanted_test
@@ -29,9 +29,6 @@ from pytest_tfperf.reports.message import environment_lines, throughput_lines
 from pytest_tfperf.reports.numbers import change, counted, percent
 from pytest_tfperf.reports.table import Columns, aligned, paragraphs, table
 from pytest_tfperf.reports.verdict import fact, figures_to_blame, headline, lines_about
-
-if TYPE_CHECKING:
-    from pytest_tfperf.stores.history import History
 
 
 def add_to(commands: Commands) -> None:
@@ -67,19 +64,16 @@ def _run(arguments: argparse.Namespace) -> int:
     if not calls:
         raise TfperfError(f"the measurement of {shortened(test)} in session {shortened(session)} can't be read")
     measurements = _matching(calls, arguments.test)
-    earlier = _before(history, test, session) if any(map(_lacks_baseline, measurements)) else []
+    earlier: list[Measurement] = []
+    if any(map(_lacks_baseline, measurements)):
+        measured = history.measurements(test=test, is_interleaved=False)
+        earlier = list(takewhile(lambda m: m.session != session, measured))[::-1]
     show(*paragraphs(*(rendered(explained(m, earlier), width()) for m in measurements), gap=2))
     return EXIT_GREEN
 
 
 def _lacks_baseline(m: Measurement) -> bool:
     return m.verdict is not None and m.verdict.outcome is Outcome.NO_BASELINE
-
-
-def _before(history: History, test: str, session: str) -> list[Measurement]:
-    """Return the test's measurements before a session, latest first."""
-    measured = history.measurements(test=test, is_interleaved=False)
-    return list(takewhile(lambda m: m.session != session, measured))[::-1]
 
 
 def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measurement]:
@@ -114,7 +108,12 @@ def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequ
         yield _section("What was measured, and held against what?", facts)
     row, decision = verdict.baseline, verdict.decision
     if decision is None or row is None:
-        yield list(_without_baseline(m, earlier)) if _lacks_baseline(m) else [_without_figures(verdict)]
+        if _lacks_baseline(m):
+            yield list(_without_baseline(m, earlier))
+        elif verdict.outcome is Outcome.INVALID:
+            yield ("An invalid measurement is not compared with anything. `tfperf doctor` looks at the machine.",)
+        else:
+            yield ("The tolerance accepts any slowdown, so there is no threshold.",)
         return
     yield _section("Why this outcome?", _steps(verdict, decision, has_figures=bool(m.figures)))
     yield _section("Where does the threshold come from?", _threshold(verdict, row, decision))
@@ -138,12 +137,6 @@ def _section(heading: str, lines: Iterable[str]) -> list[str]:
 def _kind(verdict: Verdict) -> str:
     """Return "run" or "pair": the unit that is repeated to confirm a suspicion."""
     return "pair" if verdict.rule is Rule.REFERENCE_ENVIRONMENT else "run"
-
-
-def _without_figures(verdict: Verdict) -> str:
-    if verdict.outcome is Outcome.INVALID:
-        return "An invalid measurement is not compared with anything. `tfperf doctor` looks at the machine."
-    return "The tolerance accepts any slowdown, so there is no threshold."
 
 
 def _steps(verdict: Verdict, d: Decision, *, has_figures: bool) -> Iterator[str]:
@@ -242,10 +235,8 @@ def _threshold(verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
     else:
         yield f"The tolerance is {percent(d.accepted)}, and noise widens it to {percent(d.threshold)}."
         session = f"one session of {verdict.tests} tests" if verdict.tests > 1 else "one session"
-        if verdict.if_slower is Consequence.FAILS:
-            yield f"At this threshold noise alone fails {session} in 100."
-        else:
-            yield f"At this threshold noise alone makes {session} in 100 warn."
+        fails = verdict.if_slower is Consequence.FAILS
+        yield f"At this threshold noise alone {f'fails {session} in 100' if fails else f'makes {session} in 100 warn'}."
     if verdict.outcome is Outcome.TOO_NOISY:
         yield "So a slowdown by a quarter would pass. It is TOO_NOISY, because a pass would say nothing."
     yield from _standard_deviations(verdict, row, d)
@@ -258,13 +249,10 @@ def _standard_deviations(verdict: Verdict, row: Baseline, d: Decision) -> Iterat
     source = (
         f"from {counted(noise.rows, 'row')} of this machine{freedom}" if noise.rows else "assumed: no row tells yet"
     )
+    windows = "from its windows" if sd.within_runs else "too few windows to tell"
     rows = [
         ["between fresh runs", _deviation(sd.between_runs), source],
-        [
-            "within a run",
-            _deviation(sd.within_runs),
-            "from its windows" if sd.within_runs else "too few windows to tell",
-        ],
+        ["within a run", _deviation(sd.within_runs), windows],
     ]
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
         yield "Both runs of a pair are of today, so neither the baseline's noise nor that between sessions counts."

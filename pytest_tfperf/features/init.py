@@ -115,26 +115,28 @@ def _new_files(root: Path, tests: str, ci: str, framework: Framework) -> Iterato
     from pytest_tfperf.hardware.discovery import discover
 
     is_for_gpu = framework is not Framework.NONE and bool(discover().gpus)
-    marker, where = ("gpu", "one GPU") if is_for_gpu else ("cpu", "the CPU")
-    runner = "[self-hosted]    # one with a GPU" if is_for_gpu else "ubuntu-latest    # or a runner of your own"
-    test = TEST if framework is Framework.KERAS else TEST_OF_PROGRAM
-    yield _written(root, Path(tests) / "test_speed.py", test.format(tests=tests, marker=marker, where=where))
-    if framework is Framework.KERAS:
-        yield _written(root, Path(tests) / "speed_models.py", MODELS)
-    else:
-        program = PROGRAM.format(framework=framework, step=STEPS[framework])
-        yield _written(root, Path(tests) / "train.py", program)
-    yield _written(root, Path("baselines") / "README.md", BASELINES.format(tests=tests))
+    names = {
+        "tests": tests,
+        "marker": "gpu" if is_for_gpu else "cpu",
+        "where": "one GPU" if is_for_gpu else "the CPU",
+        "runner": "[self-hosted]    # one with a GPU" if is_for_gpu else "ubuntu-latest    # or a runner of your own",
+        "framework": framework,
+        "requirements": framework.requirements,
+        "step": STEPS.get(framework, ""),
+    }
+    is_keras = framework is Framework.KERAS
+    files = {Path(tests) / "test_speed.py": TEST if is_keras else TEST_OF_PROGRAM}
+    files |= {Path(tests) / "speed_models.py": MODELS} if is_keras else {Path(tests) / "train.py": PROGRAM}
+    files[Path("baselines") / "README.md"] = BASELINES
+    beside = ci == "gitlab" and (root / _GITLAB).exists()
     if ci == "github":
-        yield _written(
-            root, _GITHUB_PULL, GITHUB_PULL.format(tests=tests, runner=runner, requirements=framework.requirements)
-        )
-        yield _written(root, _GITHUB, GITHUB.format(tests=tests, framework=framework))
+        files |= {_GITHUB_PULL: GITHUB_PULL, _GITHUB: GITHUB}
     elif ci == "gitlab":
-        beside = (root / _GITLAB).exists()
-        yield _written(root, _GITLAB_BESIDE if beside else _GITLAB, GITLAB.format(tests=tests, framework=framework))
-        if beside:
-            yield f"        add to {_GITLAB}:  include: [{{local: {_GITLAB_BESIDE}}}]"
+        files[_GITLAB_BESIDE if beside else _GITLAB] = GITLAB
+    for name, text in files.items():
+        yield _written(root, name, text.format(**names))
+    if beside:
+        yield f"        add to {_GITLAB}:  include: [{{local: {_GITLAB_BESIDE}}}]"
 
 
 def _written(root: Path, name: Path, text: str) -> str:

@@ -13,37 +13,69 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 from pytest_tfperf.core.command import STEPS
 from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, loss_in, to_float
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """The lines of a program.
-
-    Args:
-        name: the program's.
-        source: where its format string stands.
-        pattern: as described at the top of this file; UNIT in it stands for the user's unit.
-        unit: the unit of its rate; "" for the user's unit.
-        of_examples: its rate counts whole examples, and so no tokens.
-        per_device: its rate is that of a single device.
-        of_steps: its examples are steps of an environment, as reinforcement learning counts them.
-    """
+class Format(NamedTuple):
+    """The lines of a program."""
 
     name: str
-    source: str
-    pattern: str
-    unit: str = ""
-    of_examples: bool = False
-    per_device: bool = False
-    of_steps: bool = False
+    source: str  # where its format string stands
+    pattern: str  # as described at the top of this file; UNIT in it stands for the user's unit
+    unit: str = ""  # of its rate; "" for the user's unit
+    of_examples: bool = False  # its rate counts whole examples, and so no tokens
+    per_device: bool = False  # its rate is that of a single device
+    of_steps: bool = False  # its examples are steps of an environment, as reinforcement learning counts them
 
     def can_serve(self, unit: str) -> bool:
         """Whether its rate may be in this unit."""
         return unit == self.unit if self.unit else not (self.of_examples and unit == "tokens")
+
+    def read(self, line: str, unit: str, devices: int, *, counts_batches: bool) -> Reading | LeftOut | None:
+        """The reading of a line; None for another line.
+
+        Args:
+            line: of the output.
+            unit: the user's.
+            devices: the number of devices that work together.
+            counts_batches: the user says how many units a step holds, so that a line's own batch size is ignored.
+        """
+        match = _compiled(self.pattern, unit).search(line)
+        if match is None:
+            return None
+        groups = {name: text for name, text in match.groupdict().items() if text is not None}
+        if not groups:
+            return LeftOut("it is a mean since the epoch's start")
+        loss = to_float(groups["loss"]) if "loss" in groups else loss_in(line)
+        values = {name: to_float(text) for name, text in groups.items() if name != "loss"}
+        if unit == STEPS and not self.of_steps and not values.keys().isdisjoint(("rate", "examples")):
+            return None  # it counts something else
+        step = int(values.get("step", 0))
+        match values:
+            case {"rate": rate}:
+                return Reading(Kind.RATE, rate * (devices if self.per_device else 1), loss=loss)
+            case {"examples": examples}:
+                return Reading(Kind.EXAMPLES, examples, loss=loss)
+            case {"mean_rate": rate}:
+                return Reading(Kind.MEAN_RATE, rate, step, loss)
+            case {"mean_seconds": seconds}:
+                return Reading(Kind.MEAN_SECONDS, seconds, step + 1, loss)
+        if values.keys() == {"step"}:
+            return Reading(Kind.STEP, step, loss=loss)
+        seconds = values["milliseconds"] / 1000 if "milliseconds" in values else values["seconds"]
+        is_of_batch = unit.rstrip("s") in ("example", "sample", "sequence", "image")
+        if "batch" in values and is_of_batch and not counts_batches:
+            return Reading(Kind.RATE, values["batch"] / seconds if seconds else math.inf, loss=loss)
+        return Reading(Kind.SECONDS, seconds, loss=loss)
+
+
+@cache
+def _compiled(pattern: str, unit: str) -> re.Pattern[str]:
+    return re.compile(pattern.replace("UNIT", re.escape(unit)), re.ASCII | re.IGNORECASE)
 
 
 TF_CNN_STEP = (
@@ -201,51 +233,3 @@ FORMATS = (
         unit="words",
     ),
 )
-
-
-class FormatLines:
-    """Reads the lines of a format.
-
-    Args:
-        of: the format.
-        unit: the user's.
-        devices: the number of devices that work together.
-        counts_batches: the user says how many units a step holds, so that a line's own batch size is ignored.
-    """
-
-    def __init__(self, of: Format, unit: str, devices: int = 1, *, counts_batches: bool = False) -> None:
-        pattern = of.pattern.replace("UNIT", re.escape(unit))
-        self._pattern = re.compile(pattern, re.ASCII | re.IGNORECASE)
-        self._unit = unit
-        self._devices = devices if of.per_device else 1
-        self._of_steps = of.of_steps
-        self._takes_batch = not counts_batches and unit.rstrip("s") in ("example", "sample", "sequence", "image")
-
-    def read(self, line: str) -> Reading | LeftOut | None:
-        """The reading of a line; None for another line."""
-        match = self._pattern.search(line)
-        if match is None:
-            return None
-        groups = {name: text for name, text in match.groupdict().items() if text is not None}
-        if not groups:
-            return LeftOut("it is a mean since the epoch's start")
-        loss = to_float(groups["loss"]) if "loss" in groups else loss_in(line)
-        values = {name: to_float(text) for name, text in groups.items() if name != "loss"}
-        if self._unit == STEPS and not self._of_steps and not values.keys().isdisjoint(("rate", "examples")):
-            return None  # it counts something else
-        step = int(values.get("step", 0))
-        match values:
-            case {"rate": rate}:
-                return Reading(Kind.RATE, rate * self._devices, loss=loss)
-            case {"examples": examples}:
-                return Reading(Kind.EXAMPLES, examples, loss=loss)
-            case {"mean_rate": rate}:
-                return Reading(Kind.MEAN_RATE, rate, step, loss)
-            case {"mean_seconds": seconds}:
-                return Reading(Kind.MEAN_SECONDS, seconds, step + 1, loss)
-        if values.keys() == {"step"}:
-            return Reading(Kind.STEP, step, loss=loss)
-        seconds = values["milliseconds"] / 1000 if "milliseconds" in values else values["seconds"]
-        if "batch" in values and self._takes_batch:
-            return Reading(Kind.RATE, values["batch"] / seconds if seconds else math.inf, loss=loss)
-        return Reading(Kind.SECONDS, seconds, loss=loss)

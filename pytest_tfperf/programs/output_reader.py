@@ -9,15 +9,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command, RateIs
-from pytest_tfperf.programs.formats import FORMATS, FormatLines
+from pytest_tfperf.programs.formats import FORMATS
 from pytest_tfperf.programs.own_formats import OwnLines, read_by, series_in_json
 from pytest_tfperf.programs.progress_lines import Bars, KerasLines, looks_like_progress
 from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, Unread, Unreadable, counters_in, shown, step_in
-from pytest_tfperf.programs.unit_lines import UnitLines, read_steps
+from pytest_tfperf.programs.unit_lines import read_rate, read_steps
 
 SHOWN_LINES = 5
 _MOST_UNREAD_SHARE = 0.1
@@ -27,23 +28,14 @@ _LEAST_UNREAD = 3
 _Read = Callable[[str], Reading | Unread | LeftOut | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """A way to read a line.
-
-    Args:
-        name: for the user.
-        read: returns a line's reading.
-        unfinished: returns the reading of a line without an end; None where such lines can't be read.
-        form: returns the text that all lines of a series have in common.
-        is_guarded: it refuses lines of other formats, so that these need not be tried first.
-    """
+class _Format(NamedTuple):
+    """A way to read a line, by the name that users see."""
 
     name: str
     read: _Read
-    unfinished: _Read | None = None
-    form: Callable[[str], str] = lambda _: ""
-    is_guarded: bool = True
+    unfinished: _Read | None = None  # reads a line without an end; None where such lines can't be read
+    form: Callable[[str], str] = lambda _: ""  # returns the text that all lines of a series have in common
+    is_guarded: bool = True  # it refuses lines of other formats, so that these need not be tried first
 
 
 class Reader:
@@ -52,34 +44,22 @@ class Reader:
     Args:
         command: says how to read them.
         devices: the number of devices that it runs on, for rates "per GPU".
-
-    Attributes:
-        first_lines: the beginnings of the first lines that are not empty.
-        lines: the number of lines.
-        saw_steps: a line counts or times steps, and the command does not say how many units a step holds.
-        read_as: the name of the format that was recognised; "" before.
-        unread: the first lines with a rate that could not be read, and why.
-        unread_count: the number of such lines.
     """
 
     def __init__(self, command: Command, devices: int = 1) -> None:
         self._command = command
-        self._own = OwnLines(command.reads.field, command.reads.pattern)
+        reads = command.reads
+        self._own = OwnLines(reads.field, reads.pattern)
         self._formats = self._formats_of(command, devices)
-        self._series = None if command.reads.parse is not None else FirstSeries(is_described=self._is_described)
+        self._is_described = bool(reads.pattern or reads.field or reads.parse)
+        self._series = None if reads.parse is not None else FirstSeries(is_described=self._is_described)
         self._named_average = ""
-        self._read = 0
-        self.first_lines: list[str] = []
+        self._read = self._unread = 0  # numbers of lines
+        self._saw_steps = False  # a line counts or times steps, and their size is not given
+        self.first_lines: list[str] = []  # the beginnings of those that are not empty
         self.lines = 0
-        self.saw_steps = False
-        self.read_as = ""
-        self.unread: list[tuple[str, str]] = []
-        self.unread_count = 0
-
-    @property
-    def _is_described(self) -> bool:
-        reads = self._command.reads
-        return bool(reads.pattern or reads.field or reads.parse)
+        self.read_as = ""  # the name of the format that was recognised
+        self.unread: list[tuple[str, str]] = []  # the first lines with a rate that could not be read, and why
 
     def _formats_of(self, command: Command, devices: int) -> Sequence[_Format]:
         reads, unit = command.reads, command.counted
@@ -95,11 +75,11 @@ class Reader:
             _Format("Keras' progress lines", keras.read, keras.read_unfinished),
             _Format("a progress bar", bars.read, bars.read_unfinished),
             *(
-                _Format(of.name, FormatLines(of, unit, devices, counts_batches=counts).read)
+                _Format(of.name, partial(of.read, unit=unit, devices=devices, counts_batches=counts))
                 for of in FORMATS
                 if of.can_serve(unit)
             ),
-            _Format(f"{unit}/s", UnitLines(unit, devices).read, form=form_of, is_guarded=False),
+            _Format(f"{unit}/s", partial(read_rate, unit=unit, devices=devices), form=form_of, is_guarded=False),
             _Format("steps", read_steps, form=form_of, is_guarded=False),
         ]
 
@@ -116,22 +96,21 @@ class Reader:
 
     def read_unfinished(self, line: str) -> Reading | None:
         """The reading of a line that has no end yet, such as a progress line, which the next line ends."""
-        formats = [replace(way, read=way.unfinished) for way in self._formats if way.unfinished is not None]
+        formats = [way._replace(read=way.unfinished) for way in self._formats if way.unfinished is not None]
         return self._recognised(line, formats, is_whole=False) if formats else None
 
     def note(self) -> str:
         """A note for the measurement on lines that were not read, or on averages; "" for none."""
         notes = []
-        if self.unread_count:
+        if self._unread:
             line, why = self.unread[0]
-            counted = (
-                "1 line with a rate was" if self.unread_count == 1 else f"{self.unread_count} lines with a rate were"
-            )
+            counted = "1 line with a rate was" if self._unread == 1 else f"{self._unread} lines with a rate were"
             notes.append(f"{counted} not read: {why}: {line!r}")
-        if self._series is not None and self._series.left_out:
-            notes.append(f"lines of evaluation that were left out: {self._series.left_out}")
-        if self._series is not None and self._series.others:
-            notes.append(f"lines of another series that were left out: {self._series.others}")
+        left_out, others = (0, 0) if self._series is None else (self._series.left_out, self._series.others)
+        if left_out:
+            notes.append(f"lines of evaluation that were left out: {left_out}")
+        if others:
+            notes.append(f"lines of another series that were left out: {others}")
         if self._named_average:
             notes.append(
                 f'{self._named_average!r} names an average: give rate_is="average" if it is one since the first step, '
@@ -153,7 +132,7 @@ class Reader:
             return "parse= returned None for each line"
         if self.unread:
             return f"no line has a rate that is plain: {self.unread[0][1]}"
-        if self.saw_steps:
+        if self._saw_steps:
             return "it prints steps and no rate"
         return f"no line has a rate in {command.unit}"
 
@@ -163,7 +142,7 @@ class Reader:
             return (
                 "print it in another way, or give reads=Reads(pattern=...) or parse=, a function that reads such a line"
             )
-        if self.saw_steps:
+        if self._saw_steps:
             return SAY_HOW_MANY
         bars = "" if self._command.terminal else "; terminal=True if it draws a bar in a terminal only"
         return (
@@ -187,7 +166,7 @@ class Reader:
                 self._skip(line, reading.why)
                 return None
             if reading.kind.is_of_steps and self._command.counted_per_step is None:
-                self.saw_steps = are_steps = True  # the program may print its own rate, too
+                self._saw_steps = are_steps = True  # the program may print its own rate, too
                 continue
             reading = replace(reading, line=line)
             if not self._is_of_first_series(reading, way.form(line), is_whole=is_whole):
@@ -227,11 +206,11 @@ class Reader:
             self.unread.append((shown(line), why))
 
     def _skip(self, line: str, why: str) -> None:
-        self.unread_count += 1
+        self._unread += 1
         self._show(line, why)
-        if self._read and self.unread_count >= _LEAST_UNREAD and self.unread_count > _MOST_UNREAD_SHARE * self._read:
+        if self._read and self._unread >= _LEAST_UNREAD and self._unread > _MOST_UNREAD_SHARE * self._read:
             raise Unreadable(
-                f"{self.unread_count} lines with a rate can't be read, beside {self._read} that can: {why}",
+                f"{self._unread} lines with a rate can't be read, beside {self._read} that can: {why}",
                 "give reads=Reads(pattern=...) or parse= that reads all of them",
                 [text for text, _ in self.unread],
             )
@@ -284,9 +263,6 @@ class FirstSeries:
 
     Args:
         is_described: the user's own pattern or field selects the lines, so that only ranks and evaluation matter.
-
-    Attributes:
-        left_out: the number of lines of evaluation that were left out.
     """
 
     def __init__(self, *, is_described: bool = False) -> None:
@@ -300,7 +276,7 @@ class FirstSeries:
         self._order = StepOrder()
         self._step: int | None = None
         self._of_other_form = self._in_a_row = self._taken = 0
-        self.left_out = 0
+        self.left_out = 0  # lines of evaluation
 
     @property
     def others(self) -> int:
@@ -412,12 +388,7 @@ class StepOrder:
         self._lines = self._advanced = self._repeated = self._disordered = 0
 
     def take(self, step: float, line: str, form: str) -> None:
-        """Add a line's step.
-
-        Args:
-            step: as the line counts it.
-            line: for the message.
-            form: only lines of one form repeat a step; "" for a line that may be drawn again.
+        """Add a line's step. Only lines of one form repeat a step; the form is "" for a line that may be drawn again.
 
         Raises:
             Unreadable: several processes print into one output.

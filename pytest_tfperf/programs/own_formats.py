@@ -10,7 +10,6 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -51,19 +50,12 @@ _UNIT_FOLLOWS: Final = re.compile(rf"\s?({'|'.join(_UNITS)})(?![\w/])")
 
 
 class _Number(NamedTuple):
-    """What a pattern or a field finds in a line.
-
-    Args:
-        text: the value of the field, or the text of the group.
-        number: None for a text that is no number.
-        behind: the rest of the line behind the group.
-        loss: the loss that the line has in a group or field of that name, or names in its text.
-    """
+    """The value of the field, or the text of the group, as a pattern or a field finds it in a line."""
 
     text: object
-    number: float | None
-    behind: str
-    loss: float | None
+    number: float | None  # None for a text that is no number
+    behind: str  # the rest of the line behind the group
+    loss: float | None  # that the line has in a group or field of that name, or names in its text
 
 
 class OwnLines:
@@ -72,15 +64,12 @@ class OwnLines:
     Args:
         field: "train.rate" for a field of that name, or for `rate` inside of `train`.
         pattern: a regular expression, where no field is given.
-
-    Attributes:
-        fields: names of fields in JSON lines that lack this field.
     """
 
     def __init__(self, field: str, pattern: str) -> None:
         self._field, self._pattern = field, re.compile(pattern)
         self._group = next((group for group in self._pattern.groupindex if group != LOSS), LOSS)
-        self.fields: dict[str, None] = {}
+        self.fields: dict[str, None] = {}  # names of fields in JSON lines that lack this field
 
     def read(self, line: str) -> Reading | Unread | None:
         """The rate, step or time in a line, as the group's name says; None for another line.
@@ -212,16 +201,14 @@ def read_by(parse: Callable[[str], float | None], line: str) -> Reading | None:
     return Reading(Kind.RATE, float(rate), loss=loss_in(line))
 
 
-@dataclass(frozen=True, slots=True)
-class FigureValue:
+class FigureValue(NamedTuple):
     """A figure's value in a run, and where the program printed it, as "at step 400"; "" for a measured figure."""
 
     value: float
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Printed:
+class _Printed(NamedTuple):
     """A printed value, the step that its line names, and the last step that the output had named by then."""
 
     value: float

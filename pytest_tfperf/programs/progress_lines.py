@@ -64,7 +64,10 @@ class KerasLines:
         if self._step < before or not before:
             self._counts_first_steps = self._step == 1
         if self._step != before:
-            self._is_of_fewer_steps = _are_fewer_steps(self._step, before, bar["total"])
+            # Under `steps_per_execution` a line counts the first of its steps: 1/50 and 21/50 are printed after 20 and
+            # 40 steps, and 41/50 after ten more.
+            steps, total = self._step - before, bar["total"]
+            self._is_of_fewer_steps = steps > 1 and total.isdigit() and self._step - 1 + steps > int(total)
             if bar["step"] != bar["total"]:
                 self._group = math.gcd(self._group, self._step - 1)
         counts_groups = self._counts_first_steps and self._group != 1
@@ -102,16 +105,6 @@ class KerasLines:
 
 def _keras_in(line: str) -> re.Match[str] | None:
     return _KERAS.search(line) if "/step" in line or "ETA: " in line else None
-
-
-def _are_fewer_steps(step: int, before: int, total: str) -> bool:
-    """Whether the line came after fewer steps than usual.
-
-    Under `steps_per_execution` a line counts the first of its steps: 1/50 and 21/50 are printed after 20 and 40 steps,
-    and 41/50 after ten more.
-    """
-    steps = step - before
-    return steps > 1 and total.isdigit() and step - 1 + steps > int(total)
 
 
 def _is_alone(bar: re.Match[str]) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from pytest_tfperf.lines import Line, LineKind, without_passwords
 
@@ -81,47 +82,27 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The value in a line.
-
-    Args:
-        kind: the meaning of `value`.
-        value: units or steps per second, a number of steps or of units, or seconds.
-        step: the number of steps of a mean.
-        loss: None where the line has none.
-        is_named_average: the line calls it an average.
-        is_of_training: the line is known not to be of evaluation.
-        line: for messages.
-    """
+    """The value in a line: units or steps per second, a number of steps or of units, or seconds."""
 
     kind: Kind
     value: float
-    step: int = 0
-    loss: float | None = None
-    is_named_average: bool = False
-    is_of_training: bool = False
-    line: str = field(default="", compare=False)
+    step: int = 0  # the number of steps of a mean
+    loss: float | None = None  # None where the line has none
+    is_named_average: bool = False  # the line calls it an average
+    is_of_training: bool = False  # the line is known not to be of evaluation
+    line: str = field(default="", compare=False)  # for messages
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A line with a rate that can't be read, or can be read in two ways.
+class Unread(NamedTuple):
+    """A line with a rate that can't be read, or can be read in two ways."""
 
-    Args:
-        why: in words that may follow "because".
-    """
-
-    why: str
+    why: str  # in words that may follow "because"
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A line that counts something else: the bar of a download, or of evaluation.
+class LeftOut(NamedTuple):
+    """A line that counts something else: the bar of a download, or of evaluation."""
 
-    Args:
-        why: for the user, where no other line can be read; "" where the line shows it.
-    """
-
-    why: str = ""
+    why: str = ""  # for the user, where no other line can be read; "" where the line shows it
 
 
 def loss_in(line: str) -> float | None:

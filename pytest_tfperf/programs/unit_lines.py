@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from pytest_tfperf.programs.reading import BEGIN, END, NUMBER, Kind, LeftOut, Reading, Unread, loss_in, to_float
@@ -67,6 +67,7 @@ def counts_steps(unit: str) -> bool:
     return re.fullmatch(_STEP, unit, _FLAGS) is not None
 
 
+@cache
 def _per_second(words: str) -> re.Pattern[str]:
     return re.compile(
         # "train/samples_per_sec" is one name, and "3 tokens/images/s" is none.
@@ -76,8 +77,7 @@ def _per_second(words: str) -> re.Pattern[str]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
+class _Value(NamedTuple):
     """A value beside a mention of the unit."""
 
     value: float
@@ -93,24 +93,16 @@ class _Number(NamedTuple):
     is_behind: bool
 
 
-class UnitLines:
-    """Reads lines that name the unit.
+def read_rate(line: str, unit: str, devices: int) -> Reading | Unread | LeftOut | None:
+    """The line's rate; None where it does not name the unit beside a number.
 
     Args:
+        line: of the output.
         unit: what is counted, "images".
         devices: how many devices print rates "per GPU" together.
     """
-
-    def __init__(self, unit: str, devices: int = 1) -> None:
-        self._word = (unit.removesuffix("s")).lower()
-        self._mention = _per_second(f"{re.escape(self._word)}s?")
-        self._devices = devices
-
-    def read(self, line: str) -> Reading | Unread | LeftOut | None:
-        """The line's rate; None where it does not name the unit beside a number."""
-        if self._word not in line.lower():
-            return None
-        return _read(line, self._mention, Kind.RATE, self._devices)
+    word = unit.removesuffix("s").lower()
+    return _read(line, _per_second(f"{re.escape(word)}s?"), Kind.RATE, devices) if word in line.lower() else None
 
 
 _STEP_RATE = _per_second(_STEP)

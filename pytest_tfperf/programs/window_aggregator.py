@@ -24,14 +24,9 @@ class WindowAggregator:
     all seconds, whether the program prints every ten steps or every ten seconds.
 
     Args:
-        now: when the program was started.
+        now: when the program was started, in seconds.
         examples_per_step: units in a step.
         least_seconds: the shortest window.
-
-    Attributes:
-        readings: the number of readings.
-        rates: the first rates, as they were printed.
-        clock: compares them with the time between the lines.
     """
 
     def __init__(self, now: float, examples_per_step: int, least_seconds: float) -> None:
@@ -43,10 +38,10 @@ class WindowAggregator:
         self._steps, self._seconds = 0.0, 0.0
         self._losses: list[float | None] = []
         self._counter = Counter()
-        self.clock = Clock(least_seconds)
+        self.clock = Clock(least_seconds)  # compares rates with the time between the lines
         self._mean: tuple[int, float] | None = None
         self.readings = 0
-        self.rates: list[float] = []
+        self.rates: list[float] = []  # the first ones, as they were printed
 
     def take(self, now: float, reading: Reading) -> bool:
         """Add a reading; returns whether it advances.
@@ -154,11 +149,7 @@ class Counter:
     def take(self, now: float, step: float, line: str, *, is_of_training: bool = False) -> tuple[float, float] | None:
         """The steps and seconds to add; None for a line that is printed again, or begins anew.
 
-        Args:
-            now: when the line came, in seconds.
-            step: as the line counts it.
-            line: for the message.
-            is_of_training: known not to be of evaluation, so that it may run at any speed.
+        A line that `is_of_training`, and so not of evaluation, may run at any speed.
 
         Raises:
             Unreadable: the counter runs at two speeds in turn.
@@ -213,9 +204,6 @@ class Clock:
 
     Args:
         least_seconds: lines that come closer may have been printed together.
-
-    Attributes:
-        units_per_step: the units in a step by a rate and the time between its steps, where lines name steps.
     """
 
     def __init__(self, least_seconds: float) -> None:
@@ -224,7 +212,7 @@ class Clock:
         self._first: tuple[float, str] | None = None
         self._step: int | None = None
         self._times, self._stated = 0, 0.0
-        self.units_per_step: list[float] = []
+        self.units_per_step: list[float] = []  # by a rate and the time between its steps, where lines name steps
         self._means: list[tuple[float, float]] = []
 
     def compare_mean(self, now: float, seconds: float) -> None:

@@ -1,28 +1,38 @@
-"""The `throughput` fixture: what a test author calls."""
+"""The `throughput` fixture: what a test author calls.
+
+Each call measures, or gives what it gave when the test ran before.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
+from pytest_tfperf.bench.comparing import OtherSide, compare
 from pytest_tfperf.bench.run_engine import Side
+from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.figure import Figure, figures_of, with_cold_caches, with_default
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import ONE_WINDOW, Plan
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import TfperfError, WorkloadError
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import Lack, MeasurementError, NotCompared, TfperfError, WorkloadError
 from pytest_tfperf.judging.pairs import MAX_SECONDS, MOST_PAIRS, PAIRS_THAT_TELL, Terms
 from pytest_tfperf.judging.target import published_ratio
+from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS
-from pytest_tfperf.session.calls import CallRunner
+from pytest_tfperf.reports.invalid import worded
+from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session.outcomes import Outcomes
 from pytest_tfperf.session.state import SessionState
+from pytest_tfperf.workers import catalogue
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
 Also = Iterable[str | Figure]
@@ -34,9 +44,10 @@ class ThroughputFixture:
     def __init__(self, state: SessionState, test: str) -> None:
         self._state = state
         self._test = test
-        self._calls = CallRunner(state, test)
+        self._calls = 0
         self._is_over = False
         self._warnings: list[str] = []
+        state.queue.begin(test)
 
     def check(
         self,
@@ -77,7 +88,16 @@ class ThroughputFixture:
         figures = self._figures(also, subject)
         subject = self._here(subject, figures)
         plan = self._plan(steps, warmup_steps, figures, subject)
-        return self._calls.check(subject, on, _accepted(tolerance), plan, name)
+        accepted = None if tolerance is None else Tolerance.of(tolerance)
+        self._require_one_meaning(subject, on)
+        settings, session = self._state.settings, self._state.session
+        if settings.smoke:
+            return self._measured(subject, on, plan, name)
+        if session.other_side is not None:
+            return self._check_against(session.other_side, subject, on, accepted, plan, name)
+        task = session.task(self._test, self._calls, subject, on, accepted, plan, name)
+        take = self._recorded if settings.update_baselines else session.bench.check
+        return self._result(partial(take, task), task.side).throughput
 
     def measure(
         self,
@@ -92,7 +112,7 @@ class ThroughputFixture:
         self._require_open(on)
         figures = self._figures((), subject, of_suite=False)
         subject = self._here(subject, figures)
-        return self._calls.measure(subject, on, self._plan(steps, warmup_steps, figures, subject), name)
+        return self._measured(subject, on, self._plan(steps, warmup_steps, figures, subject), name)
 
     def compare(
         self,
@@ -139,8 +159,8 @@ class ThroughputFixture:
             raise TfperfError(f"max_seconds={max_seconds!r} must be above 0")
         settings, launcher = self._state.settings, self._state.session.here
         figures = self._figures(also, a, b, of_suite=False)
-        left = Side(workload=self._here(a, figures), topology=on, launcher=launcher)
-        right = Side(workload=self._here(b, figures), topology=b_on, launcher=launcher)
+        left = Side(workload=self._here(a, figures), topology=on, launcher=launcher, may_lack_figures=True)
+        right = self._slowed(Side(workload=self._here(b, figures), topology=b_on, launcher=launcher))
         plan = self._plan(steps, warmup_steps, figures, left.workload, right.workload)
         terms = Terms(
             tolerance=Tolerance.of(settings.tolerance if tolerance is None else tolerance),
@@ -148,10 +168,10 @@ class ThroughputFixture:
             max_seconds=max_seconds,
         )
         if settings.smoke or at_least is None:
-            return self._calls.compare(left, right, plan, terms, judged=not settings.smoke)
+            return self._compared(left, right, plan, terms, judged=not settings.smoke)
         if at_least != "published":
             terms = replace(terms, tolerance=Tolerance(), at_least=_ratio(at_least, tolerance))
-            return self._calls.compare(left, right, plan, terms, judged=True)
+            return self._compared(left, right, plan, terms, judged=True)
         accepted = Tolerance.of(0.1 if tolerance is None else tolerance)
         published = published_ratio(
             self._state.session.baselines.published(), Key(a.id, on.shape), Key(b.id, b_on.shape)
@@ -160,7 +180,7 @@ class ThroughputFixture:
         terms = replace(terms, tolerance=accepted, at_least=least)
         left, right = replace(left, document=published.a), replace(right, document=published.b)
         binds = published.binds(b_on) and accepted.lower is not None
-        result = self._calls.compare(left, right, plan, terms, judged=binds)
+        result = self._compared(left, right, plan, terms, judged=binds)
         if not binds and result.ratio < least:
             self._warnings.append(published.is_not_required(result.ratio, b_on))
         return result
@@ -172,7 +192,114 @@ class ThroughputFixture:
     @property
     def outcomes(self) -> Outcomes:
         """The outcomes of the calls that this test has made so far."""
-        return Outcomes(state=self._state, test=self._test, calls=self._calls.made, warnings=tuple(self._warnings))
+        return Outcomes(state=self._state, test=self._test, calls=self._calls, warnings=tuple(self._warnings))
+
+    # How a call is measured
+
+    def _check_against(
+        self, other: OtherSide, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str
+    ) -> Throughput:
+        """Compare with the other side of the session; what it has nothing to compare with is measured alone."""
+        a_launcher, b_launcher = self._state.session.compared
+        if not other.compares_figures:
+            plan = replace(plan, also=())
+        tolerance = other.terms.tolerance or accepted or Tolerance.of(self._state.settings.tolerance)
+        terms = replace(other.terms, tolerance=tolerance)
+        side = Side(workload=subject, topology=on, launcher=b_launcher, name=name)
+        a = replace(side, launcher=a_launcher, may_lack_figures=True, facts=other.a.facts)
+        b = replace(self._slowed(side), facts=other.b.facts)
+        try:
+            other.refuse(subject, self._test)
+            return self._compared(a, b, plan, terms, other=other).throughput
+        except NotCompared as error:
+            if not other.may_lack_code:
+                raise error.of_type(MeasurementError) from error
+            try:
+                alone = self._measured(subject, on, plan, name)
+            except MeasurementError as here:
+                if error.lack is Lack.RUNNING_CODE:
+                    raise here.and_below(Line(str(error.lines[0]), "there, too"), *error.lines[1:]) from here
+                raise
+            self._state.measured_alone.setdefault(self._test, {}).setdefault(error.brief, error)
+            return alone
+
+    def _recorded(self, task: Task, earlier: Measurement | None) -> Measurement:
+        """One more run towards a baseline, after those of the controls where it begins a round."""
+        session = self._state.session
+        session.controls.before_run(task, len(earlier.runs) if earlier else 0)
+        return session.bench.record(task, earlier)
+
+    def _measured(self, subject: Subject, on: Topology, plan: Plan, name: str) -> Throughput:
+        """Measure, and judge nothing."""
+        session = self._state.session
+        task = session.task(self._test, self._calls, subject, on, None, plan, name)
+        return self._result(lambda _: session.bench.measure(task), task.side).throughput
+
+    def _compared(
+        self, a: Side, b: Side, plan: Plan, terms: Terms, *, other: OtherSide | None = None, judged: bool = True
+    ) -> Measurement:
+        """Compare b with a, interleaved; `other` is the session's other side, where a belongs to it."""
+        session = self._state.session
+
+        def take(_: Measurement | None) -> Measurement:
+            return compare(
+                session.engine, a, b, plan, terms, other=other, judged=judged, test=self._test, session=session.id
+            )
+
+        return self._result(take, a, b)
+
+    def _result(self, take: Callable[[Measurement | None], Measurement], *sides: Side) -> Measurement:
+        """The call's result from an earlier run of the test, where it is decided; else the result that `take` gives."""
+        queue, index, side = self._state.queue, self._calls, sides[-1]
+        if not isinstance(side.name, str) or not side.name.isprintable() or side.name != side.name.strip():
+            raise TfperfError(f"name={side.name!r} of {side.workload.id}: give it as a line of text, as in 'small-cnn'")
+        asked = [(each.workload, each.topology.shape) for each in sides]
+        result = queue.earlier(self._test, index, side.topology.machine, *asked)
+        if result is None or not result.is_decided:
+            try:
+                result = take(result)
+            except MeasurementError as error:
+                raise self._explained(error, result) from error
+            result = replace(result, owner=self._state.selection[self._test].owner)
+            queue.keep(self._test, index, result)
+        self._calls += 1
+        return result
+
+    def _explained(self, error: MeasurementError, earlier: Measurement | None) -> MeasurementError:
+        """The error, with what earlier runs measured and the command that measures again."""
+        invalid = error if isinstance(error, InvalidMeasurement) else None
+        return (worded(invalid) if invalid else error).and_below(
+            *not_measured(
+                self._test,
+                self._state.settings.rerun,
+                disturbance=invalid.disturbance if invalid else None,
+                runs=invalid.runs if invalid else (),
+                earlier=earlier,
+            )
+        )
+
+    # What a call may ask for
+
+    def _require_one_meaning(self, subject: Subject, on: Topology) -> None:
+        """Refuse a second test or program of one name, or model: it would be judged by the first one's baseline."""
+        if not isinstance(subject, Command):
+            catalogue.require_own_modules(subject, (self._state.settings.root / self._test.partition("::")[0]).parent)
+            return
+        # A function in a test's body is another one each time it runs.
+        program = replace(subject, reads=replace(subject.reads, parse=None))
+        call, key = (self._test, self._calls), (subject.name, on.machine, on.shape)
+        first, its_call = self._state.commands.get(key, (program, call))
+        if its_call == call:
+            self._state.commands[key] = (program, call)  # a test that runs again has another temporary folder
+        elif first != program or its_call[0] != self._test:
+            raise WorkloadError(
+                f"name={subject.name!r} in {self._test} is the name of another command already, in {its_call[0]}, and "
+                "both would have one baseline: give each its own name"
+            )
+
+    def _slowed(self, side: Side) -> Side:
+        """The side, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
+        return replace(side, slowdown=self._state.settings.slowdown_of(self._test))
 
     def _require_open(self, *topologies: Topology) -> None:
         if self._is_over:
@@ -180,31 +307,36 @@ class ThroughputFixture:
                 "throughput: the test's body has finished, so a measurement could no longer fail it",
                 next_step="Measure in the test, or in a fixture before its yield",
             )
-        if any(not on.is_taken for on in topologies):
-            raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
+        for topology in topologies:
+            if not topology.is_taken:
+                raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
 
     def _figures(self, also: Also, *subjects: Subject, of_suite: bool = True) -> tuple[Figure, ...]:
         """The figures of a call, with the suite's where it is a check; a smoke run measures none."""
-        kinds = {isinstance(subject, Command) for subject in subjects if isinstance(subject, Subject)}
-        if len(kinds) != 1 or not all(isinstance(subject, Subject) for subject in subjects):
+        kinds = set(map(type, subjects))
+        if kinds not in ({Workload}, {Command}):
             given = " and ".join(f"{subject!r:.80}" for subject in subjects)
             raise WorkloadError(f"{given}: give a Workload or a Command(argv, name=...), for both sides the same kind")
-        of_a_program = kinds == {True}
+        of_a_program = Command in kinds
         asked, settings = figures_of(also, of_a_program=of_a_program), self._state.settings
         default: list[Figure] = []
         if of_suite:
-            default = [figure for feature in self._state.features.values() for figure in feature.figures(settings)]
+            for feature in self._state.features.values():
+                default += feature.figures(settings)
         return () if settings.smoke else with_default(asked, default, of_a_program=of_a_program)
 
     def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...], *subjects: Subject) -> Plan:
         settings = self._state.settings
+        if isinstance(subjects[0], Workload):
+            plan = settings.plan(steps, warmup_steps, also=also)
+            return ONE_WINDOW if settings.smoke else plan
         programs = [subject for subject in subjects if isinstance(subject, Command)]
-        plan = settings.plan(steps, WARMUP_READINGS if programs else warmup_steps, also=also)
-        if programs and warmup_steps is not None:
+        plan = settings.plan(steps, WARMUP_READINGS, also=also)
+        if warmup_steps is not None:
             raise WorkloadError(
                 f"{programs[0]}: warmup_steps is of a workload; a program's first reading is its warm-up"
             )
-        if programs and plan.steps < MIN_WINDOWS_FOR_ERROR and not settings.smoke:
+        if plan.steps < MIN_WINDOWS_FOR_ERROR and not settings.smoke:
             if steps is not None:
                 raise WorkloadError(
                     f"{programs[0]}: steps={steps}: give at least {MIN_WINDOWS_FOR_ERROR} readings, because fewer have "
@@ -212,7 +344,7 @@ class ThroughputFixture:
                 )
             plan = replace(plan, steps=MIN_WINDOWS_FOR_ERROR)
         to_the_end = any(program.reads.reads_to_the_end for program in programs)
-        return replace(ONE_WINDOW if settings.smoke else plan, counts_readings=bool(programs), until_end=to_the_end)
+        return replace(ONE_WINDOW if settings.smoke else plan, counts_readings=True, until_end=to_the_end)
 
     def _here(self, subject: Subject, figures: tuple[Figure, ...]) -> Subject:
         """A command as this session runs it: in a folder below rootdir, with cold caches where a figure needs them."""
@@ -233,7 +365,3 @@ def _ratio(at_least: object, tolerance: object) -> float:
     if tolerance is not None:
         raise WorkloadError(f"at_least={at_least!r} and tolerance={tolerance!r}: give one of them")
     return at_least
-
-
-def _accepted(tolerance: AnyTolerance | None) -> Tolerance | None:
-    return None if tolerance is None else Tolerance.of(tolerance)

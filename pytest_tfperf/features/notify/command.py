@@ -68,6 +68,8 @@ def _notify(arguments: argparse.Namespace) -> int:
         return _tell_silence(arguments)
     from pytest_tfperf.features.notify.events import session_events
 
+    if arguments.machine or arguments.ignore:
+        raise TfperfError("--machine and --ignore name silent machines", next_step="Add --silent-for 26h")
     if not setting(NOTIFY):
         raise TfperfError("tfperf_notify names no channel", next_step=f"Name one: {page('notifications.md')}")
     history = open_history(arguments)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.figure import Better
-from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.measurement import Measurement, changes_since
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand, recording_option
 from pytest_tfperf.core.session_verdicts import SessionResult, red_machines
@@ -58,12 +58,7 @@ def report_facts(
 
     No text of it has a URL's password or a control character.
 
-    Args:
-        result: the reported session's, or the measurements to report as one.
-        past: the history around it.
-        published: the documents' figures.
-        rerun: how to measure a test again.
-        scope: "since 2026-11-01" if the report is not about one session.
+    `published` are the documents' figures, and `scope` is "since 2026-11-01" if the report is not about one session.
     """
     now = list(worst_of_each(result.alone).values())
     keys = {key_of(m) for m in now}
@@ -255,7 +250,7 @@ def _test(
         "breakdown": _breakdown(m),
         "figures": _figures(m, past, sessions),
         "acknowledged": [_acknowledged(m, verdict) for verdict in m.verdicts if verdict.acknowledged],
-        "environment_changes": changed_since(baseline, m.environment) if baseline else [],
+        "environment_changes": list(map(str, changes_since(baseline, m.environment))) if baseline else [],
         "message": plain(message(m, rerun)) if verdict else headline(m),
         "commands": _commands(m, rerun, red_machines(result.verdicts)),
     }

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
 from pytest_tfperf.console.output import show, word_of_a_program
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.command import STEPS, Command, RateIs, Reads
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
-from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.features.read.printed import Printed, measure
-from pytest_tfperf.features.read.proposals import Tried, tried, units_named
+from pytest_tfperf.core.run import Plan
+from pytest_tfperf.core.throughput import run_value
+from pytest_tfperf.errors import Hung, MeasurementError
+from pytest_tfperf.features.read.proposals import proposals, units_named
+from pytest_tfperf.lines import Line
+from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.programs.command_windows import WARMUP_READINGS, CommandWindows
 from pytest_tfperf.programs.output_reader import Reader
-from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
+from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.programs.window_aggregator import LEAST_OF_A_START
 from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.progress_line import ProgressLine
+from pytest_tfperf.workers.launcher import PreparedCommand
 
 _SECONDS: Final = 20.0
 _SHOWN_LINES: Final = 8
 _COLUMNS: Final = 100
 _MOST_UNITS: Final = 3
 _MOST_WAYS: Final = 3
+_MOST_TRIED: Final = 20
 _STEPS_ALONE: Final = (
     "It counts steps. To count what a step holds over all devices: --examples-per-step N --unit UNIT/s"
 )
@@ -98,6 +110,84 @@ def _run(given: argparse.Namespace) -> int:
     return EXIT_GREEN if read.readings else EXIT_NOT_MEASURED
 
 
+@dataclass
+class Printed:
+    """The output of a program, and a `Program` that prints it again at the same times."""
+
+    pieces: list[tuple[float, bytes]]  # the time of each, in seconds since the start
+    is_whole: bool = True  # the program had ended
+    log: str = field(default="", init=False)
+    environment: Mapping[str, str] = field(default_factory=dict, init=False)
+    silence_seconds: float = field(default=math.inf, init=False)
+    now: float = field(default=0.0, init=False)
+    _read: int = field(default=0, init=False)
+
+    @classmethod
+    def by(cls, command: Command, seconds: float) -> Self:
+        """Run a program for so many seconds at most."""
+        pieces = []
+        with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
+            prepared = PreparedCommand(
+                command=replace(command, env=os.environ, cwd=Path.cwd()),
+                log=Path(folder) / "output.log",
+                silence_seconds=seconds,
+                facts={},
+            )
+            with closing(CommandRun(prepared)) as run:
+                start = time.monotonic()
+                while (left := start + seconds - time.monotonic()) > 0 and (data := run.read(left)):
+                    pieces.append((time.monotonic() - start, data))
+        return cls(pieces, is_whole=left > 0)
+
+    def lines(self) -> list[tuple[float, str]]:
+        """The lines, with the time at which each ended."""
+        splitter = LineSplitter()
+        lines = [(at, line) for at, data in self.pieces for line in splitter.feed(data)]
+        return [*lines, (self.pieces[-1][0], splitter.unfinished)] if splitter.unfinished else lines
+
+    def read(self, seconds: float) -> bytes:  # noqa: ARG002  nothing is waited for
+        """The next output; b"" at its end."""
+        if self._read == len(self.pieces):
+            return b""
+        self.now, data = self.pieces[self._read]
+        self._read += 1
+        return data
+
+    def ended_badly(self) -> str:
+        """Return "": nobody waited for its end."""
+        return ""
+
+    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
+        """The error with the reason why it can't be measured."""
+        return MeasurementError(fact, *more, Line(next_step, "next"))
+
+    def hung(self, fact: str, *more: Line) -> Hung:
+        """The error for a program that does not end."""
+        return Hung(fact, *more)
+
+
+class _Result(NamedTuple):
+    """The throughput of a run, in the command's unit."""
+
+    units_per_sec: float
+    readings: int  # windows that are timed
+    units_in_a_step: float | None  # by the time between the lines; None where they name no steps
+
+
+def _measure(command: Command, printed: Printed, devices: int) -> _Result:
+    """The throughput of a run of `check` that prints this.
+
+    Raises:
+        MeasurementError: the run is refused.
+    """
+    program = replace(printed)
+    windows = CommandWindows(program, command, devices=devices, clock=lambda: program.now)
+    plan = Plan(warmup_steps=WARMUP_READINGS, counts_readings=True)
+    windows.warm_up(plan)
+    run = windows.time(plan, ProgressLine())
+    return _Result(run_value(run).examples_per_sec, len(run.windows), windows.units_in_a_step)
+
+
 class _Read:
     """The lines as a command reads them."""
 
@@ -149,7 +239,7 @@ class _Read:
     def _measured(self) -> list[str]:
         """The rate that a run of `check` reports, or why it can't."""
         try:
-            result = measure(self.command, self.printed, self.devices)
+            result = _measure(self.command, self.printed, self.devices)
         except MeasurementError as error:
             fact, *below = map(str, error.lines)
             return [f"check would refuse it: {fact}", *below]
@@ -158,13 +248,10 @@ class _Read:
         step = "" if units is None else f" By the time between its lines, a step holds {units:,.4g} {counts}."
         return [f"check would report {rate}. Compare this with what you know of the program.{step}"]
 
-    def in_units(self, units: Iterable[str]) -> list[_Read]:
-        """The same lines, read in other units."""
+    def in_named_units(self, *more: str) -> list[_Read]:
+        """The same lines, read in the units that most of them name, and in others."""
+        units = [*units_named([line for _, line in self.printed.lines()])[:_MOST_UNITS], *more]
         return [_Read(replace(self.command, unit=f"{unit}/s"), self.printed, self.devices) for unit in units]
-
-    def in_named_units(self) -> list[_Read]:
-        """The same lines, read in the units that most of them name."""
-        return self.in_units(units_named([line for _, line in self.printed.lines()])[:_MOST_UNITS])
 
     def _test(self) -> list[str]:
         command, reads = self.command, self.command.reads
@@ -199,7 +286,7 @@ def _best(command: Command, printed: Printed, devices: int, *, unit_is_given: bo
     read = _Read(command, printed, devices)
     if read.readings or read.refusal or unit_is_given or read.is_described:
         return read
-    others = [*read.in_named_units(), *read.in_units(("tokens", STEPS))]
+    others = read.in_named_units("tokens", STEPS)
     unread = [other for other in others if other.reader.unread]
     return next((other for other in others if other.readings), (*unread, read)[0])
 
@@ -209,7 +296,7 @@ def _advice(read: _Read, given: argparse.Namespace) -> list[str]:
     if read.refusal is not None:
         return []  # it has its own next step
     if not read.is_described:
-        ways = tried(read.command, read.printed, read.devices, unit_is_given=given.unit is not None)
+        ways = _tried(read.command, read.printed, read.devices, unit_is_given=given.unit is not None)
         if best := list(islice(ways, _MOST_WAYS)):
             return [
                 "  next    give what reads it; each of these commands was tried on what it printed",
@@ -225,7 +312,35 @@ def _advice(read: _Read, given: argparse.Namespace) -> list[str]:
     ]
 
 
-def _command_line(way: Tried, given: argparse.Namespace) -> str:
+class _Tried(NamedTuple):
+    """A command that reads the output, what its numbers count, and the result of all lines, however few."""
+
+    command: Command
+    counts: str
+    result: _Result
+
+
+def _tried(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> Iterator[_Tried]:
+    """The proposed ways that give a rate for this very output, one for each thing that they count."""
+    kept = set()
+    for proposal in islice(proposals(printed.lines()), _MOST_TRIED):
+        if proposal.counts in kept:
+            continue
+        reads, unit, examples = proposal.reads, f"{proposal.unit}/s", command.reads.examples_per_step
+        if proposal.counts and examples is not None:
+            reads, unit = replace(reads, examples_per_step=examples), command.unit
+        elif unit_is_given and not proposal.counts:
+            unit = command.unit
+        way = replace(command, unit=unit, reads=reads)
+        # To its end, because some programs print a few lines in the seconds of a trial.
+        to_the_end = replace(way, reads=replace(reads, until_end=True))
+        with suppress(MeasurementError):
+            result = _measure(to_the_end, printed, devices)
+            kept.add(proposal.counts)
+            yield _Tried(way, proposal.counts, result)
+
+
+def _command_line(way: _Tried, given: argparse.Namespace) -> str:
     command, reads = way.command, way.command.reads
     options = {
         "--unit": command.unit,
@@ -241,7 +356,7 @@ def _command_line(way: Tried, given: argparse.Namespace) -> str:
     return shlex.join(["tfperf", "read", *words, "--", *given.command])
 
 
-def _worded(way: Tried) -> str:
+def _worded(way: _Tried) -> str:
     """The rate, and what to know of it."""
     rate = f"{way.result.units_per_sec:,.6g} {way.command.unit}"
     reads = way.command.reads

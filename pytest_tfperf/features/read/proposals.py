@@ -1,6 +1,6 @@
 """Ways to read lines that no known format reads: by the counters, rates and times that they seem to have.
 
-They are guesses by words and numbers, so each is tried on the output before a user sees it.
+They are guesses by words and numbers, so `tfperf read` tries each on the output before a user sees it.
 """
 
 from __future__ import annotations
@@ -9,19 +9,16 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
+from typing import NamedTuple
 
-from pytest_tfperf.core.command import STEPS, Command, RateIs, Reads
-from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.features.read.printed import Printed, Result, measure
+from pytest_tfperf.core.command import STEPS, RateIs, Reads
 from pytest_tfperf.programs.own_formats import json_object
 from pytest_tfperf.programs.reading import number_in
 from pytest_tfperf.programs.unit_lines import AVERAGES, NO_RATES, counts_steps
 from pytest_tfperf.programs.window_aggregator import is_running_average
 
-_MOST_TRIED = 20
 _MOST_LINES = 2000
 _MOST_OF_A_LINE = 1024
 _MOST_NUMBERS = 40  # in a line
@@ -77,33 +74,20 @@ _STEADY = (0.8, 1.25)  # ratio of the last third's median to the first's
 _SHARES_OF_THE_CLOCK = (0.7, 1.2)  # lines of evaluation and rounding
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A way to read lines.
-
-    Args:
-        reads: as a `Command` takes it.
-        unit: what its rate counts.
-        counts: what the numbers count or time, such as "step"; "" for a rate that the program prints.
-    """
+class Proposal(NamedTuple):
+    """A way to read lines."""
 
     reads: Reads
-    unit: str
-    counts: str = ""
+    unit: str  # what its rate counts
+    counts: str = ""  # what the numbers count or time, such as "step"; "" for a rate that the program prints
 
 
 @dataclass
 class _Column:
-    """The numbers at the same place of several lines.
+    """The numbers at the same place of several lines."""
 
-    Args:
-        before: a pattern of the text before the number.
-        words: the words before the number, in lower case.
-        behind: a text behind it.
-    """
-
-    before: str
-    words: tuple[str, ...]
+    before: str  # a pattern of the text before the number
+    words: tuple[str, ...]  # those before the number, in lower case
     behind: str
     texts: list[str] = field(default_factory=list)
     at: list[float] = field(default_factory=list)  # seconds
@@ -143,41 +127,6 @@ class _Column:
         return r"\s" if self.behind[0].isspace() else _escaped(self.behind[0])
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A command that reads the output.
-
-    Args:
-        command: with the arguments that read it.
-        counts: what its numbers count, as in `Proposal`.
-        result: of all lines, however few.
-    """
-
-    command: Command
-    counts: str
-    result: Result
-
-
-def tried(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> Iterator[Tried]:
-    """The proposed ways that give a rate for this very output, one for each thing that they count."""
-    kept = set()
-    for proposal in islice(proposals(printed.lines()), _MOST_TRIED):
-        if proposal.counts in kept:
-            continue
-        reads, unit, examples = proposal.reads, f"{proposal.unit}/s", command.reads.examples_per_step
-        if proposal.counts and examples is not None:
-            reads, unit = replace(reads, examples_per_step=examples), command.unit
-        elif unit_is_given and not proposal.counts:
-            unit = command.unit
-        way = replace(command, unit=unit, reads=reads)
-        # To its end, because some programs print a few lines in the seconds of a trial.
-        to_the_end = replace(way, reads=replace(reads, until_end=True))
-        with suppress(MeasurementError):
-            result = measure(to_the_end, printed, devices)
-            kept.add(proposal.counts)
-            yield Tried(way, proposal.counts, result)
-
-
 def units_named(lines: Sequence[str]) -> list[str]:
     """The units in which lines name rates, those of most lines first."""
     counts = Counter(unit for line in lines for unit in {mention["unit"] for mention in _ANY_UNIT.finditer(line)})
@@ -187,10 +136,7 @@ def units_named(lines: Sequence[str]) -> list[str]:
 def proposals(printed: Sequence[tuple[float, str]]) -> Iterator[Proposal]:
     """Ways to read these lines, those that mislead least first.
 
-    Lines with a counter are timed by when they come, whatever the program says of its speed.
-
-    Args:
-        printed: when each line came, in seconds, and the line.
+    Lines with a counter are timed by when they come, in seconds, whatever the program says of its speed.
     """
     lines = [(at, line[:_MOST_OF_A_LINE]) for at, line in printed[-_MOST_LINES:] if not _OTHER_WORK.search(line)]
     columns = [

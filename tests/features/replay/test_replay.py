@@ -17,8 +17,8 @@ from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.features.replay.replay import Request
-from pytest_tfperf.features.replay.replay import replay as replay_files
+from pytest_tfperf.features.replay.command import Request
+from pytest_tfperf.features.replay.command import replay as replay_files
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.expected import SameTexts
