@@ -44,22 +44,15 @@ def add_to(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.features.doctor.fitness import host_findings, observe
-    from pytest_tfperf.features.doctor.framework_fitness import gpus_seen_by, installed
-    from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings, start_of_cuda
+    from pytest_tfperf.features.doctor.framework_fitness import software_findings
+    from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings
     from pytest_tfperf.hardware.host import read_host
-    from pytest_tfperf.hardware.nvml import gives_our_pids
-    from pytest_tfperf.hardware.sampler import process_name
 
     if not 0.1 <= arguments.seconds <= 3600:
         raise TfperfError(f"--seconds={arguments.seconds:g}: give 0.1 to 3600, as the kernel counts ticks of 10 ms")
     host, observed = read_host(), observe(arguments.seconds)
     findings = host_findings(observed, arguments.dir, free_bytes=_free_bytes(arguments.dir))
-    findings += gpu_findings(
-        other_process=process_name if gives_our_pids() else None,
-        starts=start_of_cuda,
-        find_frameworks=installed,
-        sees=gpus_seen_by,
-    )
+    findings += gpu_findings(of_software=software_findings)
     is_fit = all(finding.level is not Level.UNFIT for finding in findings)
     if arguments.json:
         facts = [plain(finding) | {"why": finding.subject.why} for finding in findings]
