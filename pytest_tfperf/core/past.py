@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum, auto
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better, Figure
@@ -31,12 +31,9 @@ class PastResult:
     """The throughput of an earlier measurement, or one of its other figures, as the history's columns have it.
 
     Args:
-        id: the measurement's id, the same in every history that holds it.
-        session: the session's id.
+        id: the measurement's, the same in every history that holds it; `session` is the session's id.
         time: when it finished, ISO 8601 with its zone.
-        test: pytest's node id.
-        name: the workload's name in the test; "" where the test gives none.
-        machine: the machine's key.
+        test: pytest's node id; `name` is the workload's in the test, "" where the test gives none.
         workload, topology: the workload's id, and nodes x devices per node.
         unit: of the throughput, as in `Run`: "images", "tokens"; of another figure its own.
         value: the throughput in units per second; another figure's value, which may be 0 or negative, in its unit.
@@ -45,9 +42,8 @@ class PastResult:
         is_provisional: whether it was judged against earlier sessions, for lack of a row.
         test_outcome: the worst outcome of the test's figures, as tables show it: "PASS (provisional)"; "" for none.
         baseline: the baseline that it was judged against; None where there was none.
-        runs: fresh runs that count.
-        seconds: time of all workers.
-        commit: the git commit of the tests' repository, "" outside of one.
+        runs: fresh runs that count; `seconds` is the time of all workers.
+        commit: of the tests' repository, "" outside of one.
         is_slowed_on_purpose: whether `--tfperf-inject-slowdown` was given.
         place: where a program printed the values, as "at step 400"; "" for a measured figure.
         figure: the figure, as the test asks for it now; None for the throughput.
@@ -130,10 +126,6 @@ class PastResult:
             if verdict.value is not None
         ]
 
-    def is_like(self, other: PastResult) -> bool:
-        """Whether the two belong to one series: they have the same unit, and were printed at the same place."""
-        return (self.unit, self.place) == (other.unit, other.place)
-
     @property
     def better(self) -> Better:
         """The direction in which it is better."""
@@ -165,9 +157,7 @@ class SessionChanges:
     """The changes of an earlier session's runs from a baseline row, by the last measurement against that row.
 
     Args:
-        session: the session's id.
         changes: ln(images/s / baseline) of each run, less the drift common to all tests of that session.
-        outcome: the verdict's.
         code: commit and environment, as one text; "" where they are not known, such as of a changed work tree.
     """
 
@@ -177,22 +167,12 @@ class SessionChanges:
     code: str = ""
 
 
-class JudgedBefore(NamedTuple):
-    """A measurement that was judged against a row; the outcome is of the row's figure alone."""
-
-    id: str
-    session: str
-    outcome: Outcome | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierMeasurement:
     """A measurement of an earlier session, for a provisional baseline.
 
     Args:
-        session: the session's id.
         date: ISO date.
-        unit: as in `Run`.
         gpu: the GPUs' name, "" on CPUs.
         runs: the values of its undisturbed runs.
         environment, commit: as in `Measurement`.
@@ -263,10 +243,8 @@ class LastingChange:
     """A lasting change of a throughput or another figure over sessions.
 
     Args:
-        machine: the machine's key.
         test: pytest's node id; None where all tests of the machine changed together.
         key: workload, topology and figure; None where `test` is.
-        kind: a step, or a slow decline or rise.
         session, time: the first session after the step, or of the slow change.
         last_session: the last session of a slow change; the same as `session` for a step.
         found_session: the session that first had enough points to detect it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -20,6 +20,9 @@ from pytest_tfperf.judging.session_effects import MIN_TESTS
 
 _Series = tuple[str, Key]
 """A test's node id, and the key of its measurements."""
+
+_Points = tuple[NDArray[np.int64], Values, Values]
+"""A series, oldest first: indices of sessions, values, and times in seconds."""
 
 
 class _Results:
@@ -49,18 +52,7 @@ class _Results:
                 of_session[session] = index
         unit = self.units[of_session[max(of_session)]]
         kept = [of_session[session] for session in sorted(of_session) if self.units[of_session[session]] == unit]
-        sessions = np.array(self.sessions)[kept]
-        return _Points(sessions, np.array(self.values)[kept], np.array(self.times)[kept], self.latest)
-
-
-@dataclass(frozen=True, slots=True)
-class _Points:
-    """A series, oldest first: indices of sessions, values, and times in seconds; and its latest result."""
-
-    sessions: NDArray[np.int64]
-    values: Values
-    times: Values
-    latest: PastResult
+        return np.array(self.sessions)[kept], np.array(self.values)[kept], np.array(self.times)[kept]
 
 
 class _Machine:
@@ -125,50 +117,49 @@ def _seconds(result: PastResult) -> float:
 
 
 def _of_machine(machine: _Machine, test: str | None) -> Iterator[LastingChange]:
-    series = {name: results.points() for name, results in machine.results.items()}
-    drifts = _drifts(machine, series)
+    points = {series: results.points() for series, results in machine.results.items()}
+    drifts = _drifts(machine, points)
     moments = _moments([time for _, time, _ in machine.sessions])
     known = np.flatnonzero(~np.isnan(drifts))
     if not len(known):
         drifts = np.zeros(len(machine.sessions))
     elif test is None:
         yield from _changes(machine, known, drifts[known], moments)
-    for name, points in series.items():
-        if test not in (None, name[0]):
+    for series, (sessions, values, times) in points.items():
+        if test not in (None, series[0]):
             continue
-        if name[1].figure:
-            yield from _of_figure(points, machine, name, moments)
+        if series[1].figure:
+            yield from _of_figure((sessions, values, times), machine, series, moments)
             continue
-        in_session = ~np.isnan(drifts[points.sessions])
-        sessions = points.sessions[in_session]
-        rates = np.log(points.values[in_session]) - drifts[sessions]
-        yield from _changes(machine, sessions, rates, moments, name, points.times[in_session])
+        has_drift = ~np.isnan(drifts[sessions])
+        sessions = sessions[has_drift]
+        rates = np.log(values[has_drift]) - drifts[sessions]
+        yield from _changes(machine, sessions, rates, moments, series, times[has_drift])
 
 
 def _of_figure(
     points: _Points, machine: _Machine, series: _Series, moments: NDArray[np.int64]
 ) -> Iterator[LastingChange]:
     """Yield the changes of a figure that exceed its absolute tolerance; figures have no drift in common."""
-    values, figure = points.values, points.latest.figure
+    sessions, values, times = points
+    latest = machine.results[series].latest
     is_log = bool((values > 0).all())
     unit = 1.0 if is_log else float(np.median(np.abs(values))) or float(np.abs(values).max())
-    least = (figure and figure.absolute) or 0.0
+    least = (latest.figure and latest.figure.absolute) or 0.0
     if not unit:
         return
     course = np.log(values) if is_log else values / unit
-    for change in _changes(
-        machine, points.sessions, course, moments, series, points.times, unit=None if is_log else unit
-    ):
+    for change in _changes(machine, sessions, course, moments, series, times, unit=None if is_log else unit):
         if abs(change.size) * (abs(change.before) or unit) > least:
-            yield replace(change, better=points.latest.better)
+            yield replace(change, better=latest.better)
 
 
-def _drifts(machine: _Machine, series: Mapping[_Series, _Points]) -> Values:
+def _drifts(machine: _Machine, points: Mapping[_Series, _Points]) -> Values:
     """Return the machine's drift in each session; all NaN where most measurements are in sessions of few tests."""
-    of_rates = [points for (_, key), points in series.items() if not key.figure]
+    of_rates = [of_series for (_, key), of_series in points.items() if not key.figure]
     rates = np.full((len(machine.sessions), len(of_rates)), np.nan)
-    for column, points in enumerate(of_rates):
-        rates[points.sessions, column] = np.log(points.values)
+    for column, (sessions, values, _) in enumerate(of_rates):
+        rates[sessions, column] = np.log(values)
     drifts = common_drifts(rates)
     measured = (~np.isnan(rates)).sum(axis=1)
     has_most = 2 * measured[~np.isnan(drifts)].sum() > measured.sum()

@@ -73,8 +73,6 @@ def target_for(
     Args:
         rows: the machine's own rows.
         published: published rows of any machine; rows with another key are ignored.
-        machine: the machine's key.
-        key: workload and topology.
         gpu_fp32_tflops: the peak rate of one GPU here; None where no floor can hold (CPUs, a split or partial GPU, a
             rate that isn't known).
         gpu_memory_gb_per_sec: the peak rate of its memory; None where it isn't known, and then not compared.
@@ -126,14 +124,16 @@ def refuse_other_devices(row: Baseline, topology: Topology) -> None:
     Raises:
         BaselineError: the row was measured on GPUs, and the topology is of CPUs or of another model.
     """
-    if row.gpu and topology.on_cpus:
+    if not row.gpu:
+        return
+    if topology.on_cpus:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this test runs "
             f"on CPUs: {topology.why_no_gpus or 'it took no GPU'}",
             next_step="`tfperf topology` says more",
         )
     here = {gpu.name for gpu in topology.gpus}
-    if row.gpu and row.is_measured and here and {gpu_model(name) for name in here} != {gpu_model(row.gpu)}:
+    if row.is_measured and here and {gpu_model(name) for name in here} != {gpu_model(row.gpu)}:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this machine, "
             f"which has the same name, has {' and '.join(sorted(here))}",
@@ -162,13 +162,14 @@ def peak_rates(topology: Topology) -> tuple[float | None, float | None]:
     None where a rate isn't known, as on CPUs; and for an FP32 rate where no document's floor can hold.
     """
     gpus, devices = topology.gpus, topology.devices
-    # 0 stands for an unknown rate, and is the lowest.
-    fp32 = min([gpu.fp32_tflops or 0.0 for gpu in gpus], default=0.0)
-    memory = min([gpu.memory_gb_per_sec or 0.0 for gpu in gpus], default=0.0)
+    if not gpus:
+        return None, None
+    memory = min(gpu.memory_gb_per_sec or 0.0 for gpu in gpus) or None  # an unknown rate is the lowest
+    fp32 = min(gpu.fp32_tflops or 0.0 for gpu in gpus) or None
     has_whole_gpus = devices is not None and devices.kind is DeviceKind.GPU and not devices.split
     if not has_whole_gpus or any(gpu.mig for gpu in gpus):
-        fp32 = 0.0
-    return fp32 or None, memory or None
+        fp32 = None
+    return fp32, memory
 
 
 MOST_MEASUREMENTS = 10
@@ -191,7 +192,6 @@ def provisional_baselines(
     confirmed that those sessions were right.
 
     Args:
-        machine: the machine's key.
         earlier: the measurements of these sessions, oldest first.
         gpu: the GPUs' name today, "" on CPUs; a machine with a name of its own may have got other GPUs.
     """

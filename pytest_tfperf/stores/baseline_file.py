@@ -223,7 +223,7 @@ class BaselineStore:
         Raises:
             BaselineError: a name that can't be a machine's, or a file that can't be read whole; names file and line.
         """
-        return {key: row for key, row in self._load(machine).items() if not key.figure}
+        return self._load(machine, of_figures=False)
 
     def figures(self, machine: str) -> dict[Key, Baseline]:
         """Return a machine's rows of figures beside the throughput, by key.
@@ -231,13 +231,13 @@ class BaselineStore:
         Raises:
             BaselineError: as `load`.
         """
-        return {key: row for key, row in self._load(machine).items() if key.figure}
+        return self._load(machine, of_figures=True)
 
-    def _load(self, machine: str) -> dict[Key, Baseline]:
+    def _load(self, machine: str, *, of_figures: bool) -> dict[Key, Baseline]:
         rows: dict[Key, Baseline] = {}
         for folder in self._folders:
             rows |= self._rows(folder, machine)
-        return rows
+        return {key: row for key, row in rows.items() if bool(key.figure) is of_figures}
 
     def machines(self) -> list[str]:
         """Return the machines that have a file, published ones included."""
@@ -272,7 +272,7 @@ class BaselineStore:
         assert all(row.key == key and row.machine == machine for key, row in rows.items())
         path = self.folder / f"{machine}.csv"
         with nullcontext() if self._locked else self.lock():
-            before = self._load(machine)
+            before = self.load(machine) | self.figures(machine)
             kept = {key: row for key, row in self._rows(self.folder, machine).items() if key not in without}
             self._write(path, (kept | dict(rows)).values())
         return tuple(BaselineUpdate(before.get(key), row) for key, row in rows.items())

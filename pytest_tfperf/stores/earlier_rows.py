@@ -15,7 +15,7 @@ from sqlalchemy.sql.functions import coalesce
 from sqlalchemy.types import NullType
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.past import EarlierMeasurement, JudgedBefore, SessionChanges
+from pytest_tfperf.core.past import EarlierMeasurement, SessionChanges
 from pytest_tfperf.core.session_verdicts import VerdictOn
 from pytest_tfperf.core.verdict import LOSSES, Outcome
 from pytest_tfperf.stores import history_queries as queries
@@ -253,19 +253,21 @@ class EarlierRows:
                         by_key[row.key] = (*by_key.get(row.key, ()), changes)
         return by_key
 
-    def judged_against(self, rows: Iterable[Baseline], *, most: int) -> dict[Baseline, list[JudgedBefore]]:
-        """Return the latest measurements that were judged against each row (value and date), latest first.
+    def judged_against(
+        self, rows: Iterable[Baseline], *, most: int
+    ) -> dict[Baseline, list[tuple[str, str, Outcome | None]]]:
+        """Return id, session and outcome of each row's latest measurements against it (value and date), latest first.
 
         Measurements with an injected slowdown don't count; of a further figure, the date is not compared.
         """
-        by_row: dict[Baseline, list[JudgedBefore]] = {}
+        by_row: dict[Baseline, list[tuple[str, str, Outcome | None]]] = {}
         with self._asking() as ask:
             for row in rows:
                 query = _FIGURE_NEWEST_FIRST if row.key.figure else _NEWEST_FIRST
                 for past in islice(ask(query, _of_row(row, before="")), most):
                     with self._unread.leaving_out(MEASUREMENTS, past.id):
                         outcome, _ = outcome_of(past.outcome)
-                        by_row.setdefault(row, []).append(JudgedBefore(past.id, past.session, outcome))
+                        by_row.setdefault(row, []).append((past.id, past.session, outcome))
         return by_row
 
     def profile_of(self, row: Baseline) -> Profile | None:
@@ -297,7 +299,6 @@ class EarlierRows:
         `core.past.not_provisional` says which; it was asked when the measurement was appended.
 
         Args:
-            machine: the machine's key.
             before: id of the current session, which is left out.
             most: the most measurements of a key.
         """

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
-from sqlalchemy import Table, case, delete, func, insert, select
+from sqlalchemy import Table, case, delete, func, insert, or_, select
 from sqlalchemy.sql.functions import coalesce
 
 from pytest_tfperf.core.history_url import place_of
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
+_M: Final = MEASUREMENTS.c
 _TRIAL: Final = "trial"  # a row that is deleted again: rewriting an existing row would write nothing to the disk
 _AT_ONCE: Final = 200  # whole measurements that are in memory together
 _ROWS_AT_ONCE: Final = 5000
@@ -163,7 +164,7 @@ class History:
 
     def measurements_of(self, ids: Collection[str]) -> list[Measurement]:
         """Return whole measurements by their ids, latest first; those that can't be read are left out."""
-        wholes = queries.wholes(MEASUREMENTS, {}).where(MEASUREMENTS.c.id.in_(ids))
+        wholes = queries.wholes(MEASUREMENTS, {}).where(_M.id.in_(ids))
         return list(self._wholes(MEASUREMENTS, wholes, whole_measurement))[::-1]
 
     def comparisons(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
@@ -178,7 +179,8 @@ class History:
             machine: the only machine; None for all.
             alone_only: whether sessions that only measured beside another side are left out.
         """
-        query = queries.sessions(machine, alone_only=alone_only)
+        wanted: Filters = {"machine": machine, "is_interleaved": False if alone_only else None}
+        query = select(_M.session, _M.machine).where(*queries.conditions(MEASUREMENTS, wanted))
         known = set[tuple[str, str]]()
         for session, name, *_ in self._portions(query, MEASUREMENTS, _SESSIONS_AT_ONCE, newest_first=True):
             if (session, name) not in known:
@@ -188,16 +190,19 @@ class History:
     def has(self, **wanted: Unpack[Filters]) -> bool:
         """Whether there is any such measurement."""
         self.database.require()
-        found = select(MEASUREMENTS.c.id).where(*queries.conditions(MEASUREMENTS, wanted)).limit(1)
+        found = select(_M.id).where(*queries.conditions(MEASUREMENTS, wanted)).limit(1)
         return any(self._rows(found))
 
     def values_of(self, name: str, **wanted: Unpack[Filters]) -> list[str]:
         """Return the values of a column, the one that was measured last first."""
-        return [str(value) for (value,) in self._rows(queries.values_of(name, wanted))]
+        rows = select(_M[name]).where(*queries.conditions(MEASUREMENTS, wanted))
+        newest_first = rows.group_by(_M[name]).order_by(func.max(_M.made).desc())
+        return [str(value) for (value,) in self._rows(newest_first)]
 
     def times_of(self, **wanted: Unpack[Filters]) -> tuple[str, str]:
         """Return the times of the first and the last measurement; there must be one."""
-        first, last = next(self._rows(queries.times_of(wanted)))
+        times = select(func.min(_M.time), func.max(_M.time)).where(*queries.conditions(MEASUREMENTS, wanted))
+        first, last = next(self._rows(times))
         return str(first), str(last)
 
     def verdicts(self, *, session: str, machine: str) -> list[SessionVerdict]:
@@ -229,8 +234,8 @@ class History:
         asked: dict[tuple[str, str], Figure] = {}
         ids = sorted(set(last.values()))
         for start in range(0, len(ids), _AT_ONCE):
-            of_ids = queries.wholes(MEASUREMENTS, {}).add_columns(MEASUREMENTS.c.id)
-            portion = of_ids.where(MEASUREMENTS.c.id.in_(ids[start : start + _AT_ONCE]))
+            of_ids = queries.wholes(MEASUREMENTS, {}).add_columns(_M.id)
+            portion = of_ids.where(_M.id.in_(ids[start : start + _AT_ONCE]))
             for whole, id in list(self._rows(portion)):
                 with self.unread.leaving_out(MEASUREMENTS, id) as name:
                     if whole != DROPPED:
@@ -273,19 +278,24 @@ class History:
                 yield from connection.execute(query)
 
     def _portions(self, query: Select[Any], table: Table, at_once: int, *, newest_first: bool = False) -> Iterator[Any]:
-        """Yield a query's rows in the order of making, some at a time.
+        """Yield a query's rows in the order of making, some at a time, each with its `made` and `id` at the end.
 
         While its caller works on a row nothing is open, so no slow reader locks a session out.
         """
         self.database.require()
-        rows: Sequence[Any] = ()
-        while not rows or len(rows) == at_once:
-            part = queries.portion(query, table, rows[-1] if rows else None, at_once, newest_first=newest_first)
+        made, id = table.c.made, table.c.id
+        query = query.add_columns(made, id).limit(at_once)
+        query = query.order_by(made.desc(), id.desc()) if newest_first else query.order_by(made, id)
+        part = query
+        while True:
             with self.database.opened() as connection:
                 rows = connection.execute(part).all()
-            if not rows:
-                return
             yield from rows
+            if len(rows) < at_once:
+                return
+            *_, last_made, last_id = rows[-1]
+            later = id < last_id if newest_first else id > last_id
+            part = query.where(made <= last_made if newest_first else made >= last_made, or_(made != last_made, later))
 
     def _wholes(self, table: Table, query: Select[Any], read: Callable[[bytes, str], _Result]) -> Iterator[_Result]:
         for whole, _, id in self._portions(query, table, _AT_ONCE):
@@ -297,7 +307,7 @@ class History:
 
     def _test_of(self, id: object) -> str:
         """Name the test and session of a measurement that can't be read."""
-        row = next(self._rows(select(MEASUREMENTS.c.test, MEASUREMENTS.c.session).where(MEASUREMENTS.c.id == id)), None)
+        row = next(self._rows(select(_M.test, _M.session).where(_M.id == id)), None)
         return f"{shortened(row.test)} in session {shortened(row.session)}" if row else ""
 
     def _add(

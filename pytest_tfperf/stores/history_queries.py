@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cache
@@ -18,7 +18,6 @@ from sqlalchemy import (
     case,
     func,
     literal,
-    or_,
     select,
     type_coerce,
 )
@@ -93,12 +92,9 @@ class Filters(TypedDict, total=False):
     is_interleaved: bool | None
 
 
-def conditions(table: Table, wanted: Filters) -> list[ColumnElement[bool]]:
-    """Return the conditions for the rows that are wanted."""
-    return _conditions(dict(table.c.items()), wanted)
-
-
-def _conditions(column: Mapping[str, ColumnElement[Any]], wanted: Filters) -> list[ColumnElement[bool]]:
+def conditions(table: Table, wanted: Filters, **instead: ColumnElement[Any]) -> list[ColumnElement[bool]]:
+    """Return the conditions for the rows that are wanted; `instead` are another table's columns by these names."""
+    column: dict[str, ColumnElement[Any]] = {**dict(table.c.items()), **instead}
     given = {name: wanted.get(name) for name in ("session", "test", "machine")}
     whole = {name: storable(str(value)) for name, value in given.items() if value is not None}
     if len(whole) > 1 or wanted.get("commit") is not None:
@@ -130,42 +126,6 @@ def as_it_is(whole: ColumnElement[bytes]) -> ColumnElement[Any]:
     NULL where it is too long for a measurement: a server keeps gigabytes of zeros in a few bytes, too.
     """
     return case((func.length(whole) <= MOST_ZIPPED_BYTES, type_coerce(whole, NullType())))
-
-
-def portion(query: Select[Any], table: Table, after: Any, most: int, *, newest_first: bool = False) -> Select[Any]:
-    """Select the next rows of a query in the order of making, each with its `made` and `id` at the end.
-
-    Args:
-        query: selects from the table.
-        table: the one whose order counts.
-        after: the last row of the portion before; None for the first portion.
-        most: the most rows.
-        newest_first: reverse the order.
-    """
-    made, id = table.c.made, table.c.id
-    if after is not None:
-        *_, last_made, last_id = after
-        later = id < last_id if newest_first else id > last_id
-        query = query.where(made <= last_made if newest_first else made >= last_made, or_(made != last_made, later))
-    order = (made.desc(), id.desc()) if newest_first else (made, id)
-    return query.add_columns(made, id).order_by(*order).limit(most)
-
-
-def sessions(machine: str | None, *, alone_only: bool) -> Select[Any]:
-    """Select session and machine of each measurement."""
-    wanted: Filters = {"machine": machine, "is_interleaved": False if alone_only else None}
-    return select(_M.session, _M.machine).where(*conditions(MEASUREMENTS, wanted))
-
-
-def values_of(name: str, wanted: Filters) -> Select[Any]:
-    """Select the values of a column, the value that was measured last first."""
-    rows = select(_M[name]).where(*conditions(MEASUREMENTS, wanted))
-    return rows.group_by(_M[name]).order_by(func.max(_M.made).desc())
-
-
-def times_of(wanted: Filters) -> Select[Any]:
-    """Select the first and the last time."""
-    return select(func.min(_M.time), func.max(_M.time)).where(*conditions(MEASUREMENTS, wanted))
 
 
 def results(wanted: Filters, names: Sequence[str] = RESULT) -> Select[Any]:
@@ -204,8 +164,8 @@ WITH_FIGURES: Final = FIGURES.join(MEASUREMENTS, FIGURES.c.measurement == _M.id)
 
 
 def _of_figures(wanted: Filters) -> list[ColumnElement[bool]]:
-    columns = {**dict(MEASUREMENTS.c.items()), **{name: FIGURES.c[name] for name in ("test", "machine", "made")}}
-    return [FIGURES.c.value.is_not(None), *_conditions(columns, {"is_interleaved": False, **wanted})]
+    of_figures = {name: FIGURES.c[name] for name in ("test", "machine", "made")}
+    return [FIGURES.c.value.is_not(None), *conditions(MEASUREMENTS, {"is_interleaved": False, **wanted}, **of_figures)]
 
 
 def as_result(row: Sequence[Any], names: Sequence[str] = RESULT, *, figure: Figure | None = None) -> PastResult:

@@ -95,7 +95,6 @@ class MergedFile:
     """A file that was merged and added to git's index.
 
     Args:
-        path: the file.
         rows: the number of its rows; without any it was deleted.
         twice: the rows that both sides changed.
         restored: locks that a row names, and that the side without such a row had deleted.

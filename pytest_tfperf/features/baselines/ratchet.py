@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key, require_plausible
 from pytest_tfperf.core.figure import RATE
 from pytest_tfperf.core.measurement import OUTSIDE, Measurement
-from pytest_tfperf.core.past import JudgedBefore
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import BaselineError, BaselineRefused, TfperfError
 from pytest_tfperf.judging.new_baselines import baseline_of, figure_baseline, pooled
@@ -38,10 +38,12 @@ def improved(rows: Iterable[Baseline], history: History) -> dict[Baseline, list[
     return {row: ids for row, before in latest.items() if (ids := _in_a_row(before))}
 
 
-def _in_a_row(latest: Sequence[JudgedBefore]) -> list[str]:
-    sessions = [list(of_session) for _, of_session in groupby(latest, key=lambda one: one.session)]
-    streak = list(takewhile(lambda each: {one.outcome for one in each} == {Outcome.IMPROVED}, sessions))
-    return [one.id for each in streak[:MOST_SESSIONS] for one in each] if len(streak) >= LEAST_SESSIONS else []
+def _in_a_row(latest: Sequence[tuple[str, str, Outcome | None]]) -> list[str]:
+    sessions = [list(of_session) for _, of_session in groupby(latest, key=itemgetter(1))]
+    streak = list(takewhile(lambda session: {outcome for *_, outcome in session} == {Outcome.IMPROVED}, sessions))
+    if len(streak) < LEAST_SESSIONS:
+        return []
+    return [id for of_session in streak[:MOST_SESSIONS] for id, *_ in of_session]
 
 
 def ratchet(
@@ -58,7 +60,6 @@ def ratchet(
     Args:
         store: without published baselines, which stay as their documents have them.
         history: this machine's, or a team's.
-        machine: the machine's key.
         root: the project; new locks leave its own packages out.
         only: machines and keys to look at, without figures; None for all.
         writes: whether the rows are written.

@@ -80,7 +80,6 @@ def lasting_losses(
 
     Args:
         results: throughputs and figures of one machine, each oldest first.
-        session: the session's id.
         tolerances: the slowdowns that the session's tests accept, as fractions; by default 2 %.
     """
     from pytest_tfperf.core.figure import Better

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,11 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_R
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.topology import is_name
 from pytest_tfperf.errors import TfperfError, worded
 from pytest_tfperf.features.compare_sessions.side_comparison import (
     FigureValue,
-    Ratio,
     SideComparison,
     compare_sides,
     values_of_measurements,
@@ -43,7 +44,7 @@ from pytest_tfperf.revisions.git import run_git
 from pytest_tfperf.stores import baseline_file, measurement_file
 
 if TYPE_CHECKING:
-    from pytest_tfperf.core.baseline import Baseline, Key
+    from pytest_tfperf.core.baseline import Baseline
 
 _STATUSES = STATUSES | {
     EXIT_GREEN: "compared, whatever moved; with --tolerance: none is slower by more",
@@ -66,7 +67,7 @@ def add_to(commands: Commands) -> None:
             "tfperf compare main..HEAD",
         ),
         statuses=_STATUSES,
-        parents=[history_place(), folder("--baselines", "baselines", "folder of the baselines")],
+        parents=[history_place(), folder(Settings.baselines, "folder of the baselines")],
     )
     kinds = (
         "a session's id, latest or previous; a file of `tfperf history --export`; a CSV, or a git revision of baselines"
@@ -111,7 +112,7 @@ def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure
     """Return the name of a side, and its figures."""
     path = Path(side)
     if path.is_dir() or (path.exists() and path.suffix == ".csv"):
-        values = values_of_rows(rows_of_path(path).values())
+        values = values_of_rows(_rows_of_path(path))
     elif path.exists():
         values = values_of_measurements(measurement_file.read(path))
     else:
@@ -139,7 +140,7 @@ def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[s
     if is_session:
         return f"session {side}", values_of_measurements(history.measurements(session=side, is_interleaved=False))
     try:
-        return f"revision {side}", values_of_rows(rows_of_revision(side, arguments.baselines).values())
+        return f"revision {side}", values_of_rows(_rows_of_revision(side, arguments.baselines))
     except TfperfError as error:
         raise TfperfError(f"{error}; nor has the history such a session", *why) from None
 
@@ -212,8 +213,9 @@ def _facts(compared: SideComparison) -> Iterator[str]:
     yield from _named("only in b", compared.only_b)
     yield from _named("other unit", [b for a, b in compared.other_units if a.unit != b.unit])
     yield from _named("other step", [b for a, b in compared.other_units if a.unit == b.unit])
-    if changed := _changed(compared.ratios):
-        yield f"environment  {', '.join(changed[:_MOST_NAMED])}"
+    differences = (environment_changes(ratio.a.environment, ratio.b.environment) for ratio in compared.ratios)
+    if changed := dict.fromkeys(map(str, chain.from_iterable(differences))):
+        yield f"environment  {', '.join(list(changed)[:_MOST_NAMED])}"
 
 
 def _named(label: str, values: Sequence[FigureValue]) -> Iterator[str]:
@@ -226,57 +228,30 @@ def _named(label: str, values: Sequence[FigureValue]) -> Iterator[str]:
         yield f"{label:<12} {', '.join(names[:_MOST_NAMED])}{more}"
 
 
-def _changed(ratios: Iterable[Ratio]) -> list[str]:
-    """Return the differences between the environments of both sides, each once: "tensorflow 2.16.2 -> 2.21.0"."""
-    return list(
-        dict.fromkeys(
-            str(change) for ratio in ratios for change in environment_changes(ratio.a.environment, ratio.b.environment)
-        )
-    )
+def _rows_of_path(path: Path) -> list[Baseline]:
+    """Read the rows of a CSV, or of all CSVs of a folder; a single file's machine is "", so that two files compare."""
+    if not path.is_dir():
+        return _rows_in("", path)
+    return [row for file in sorted(path.glob("*.csv")) if is_name(file.stem) for row in _rows_in(file.stem, file)]
 
 
-Rows = dict[tuple[str, "Key"], "Baseline"]
-"""Rows by machine and key."""
+def _rows_in(machine: str, file: Path) -> list[Baseline]:
+    with worded(file, "read", "Name another one"):
+        data = file.read_bytes()
+    return list(baseline_file.parse(data, machine, str(file)).values())
 
 
-def rows_of_path(path: Path) -> Rows:
-    """Read the rows of a CSV, or of all CSVs of a folder; a single file's machine is "", so that two files compare.
-
-    Raises:
-        TfperfError: the path is missing or can't be read whole.
-    """
-    if not path.exists():
-        raise TfperfError(f"{path}: there is no such file or folder", next_step="Name another one")
-    files = [file for file in sorted(path.glob("*.csv")) if is_name(file.stem)] if path.is_dir() else [path]
-    contents = []
-    for file in files:
-        with worded(file, "read", "Name another one"):
-            contents.append((file.stem if path.is_dir() else "", file.read_bytes(), str(file)))
-    return _parsed(contents)
-
-
-def rows_of_revision(revision: str, folder: Path) -> Rows:
-    """Read the rows that a folder had at a git revision; none if the revision has no such folder.
-
-    Raises:
-        TfperfError: git knows no such revision, or a file can't be read whole.
-    """
+def _rows_of_revision(revision: str, folder: Path) -> list[Baseline]:
+    """Read the rows that a folder had at a git revision; none if the revision has no such folder."""
     folder = folder.resolve()  # "." has no name
     commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").strip()
     files = _git(folder, "ls-tree", "-z", "--name-only", commit, "--", f"{folder.name}/").split("\0")
-    return _parsed(
-        (Path(name).stem, _git(folder, "show", f"{commit}:./{name}").encode(), f"{revision}:{name}")
-        for name in files
-        if name.endswith(".csv") and is_name(Path(name).stem)
-    )
-
-
-def _parsed(files: Iterable[tuple[str, bytes, str]]) -> Rows:
-    return {
-        (machine, key): row
-        for machine, data, name in files
-        for key, row in baseline_file.parse(data, machine, name).items()
-    }
+    rows: list[Baseline] = []
+    for name in files:
+        if name.endswith(".csv") and is_name(Path(name).stem):
+            data = _git(folder, "show", f"{commit}:./{name}").encode()
+            rows += baseline_file.parse(data, Path(name).stem, f"{revision}:{name}").values()
+    return rows
 
 
 def _git(folder: Path, *arguments: str) -> str:

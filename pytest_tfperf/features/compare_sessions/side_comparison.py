@@ -29,9 +29,6 @@ class FigureValue:
 
     Args:
         machine: the machine's key; "" if the source does not name it.
-        key: workload id, topology and figure.
-        figure: the figure's definition.
-        unit: what is counted.
         log_value: natural logarithm of the value.
         runs: number of fresh runs behind the value.
         error: standard error of a run's logarithm from its windows; 0 if unknown.
@@ -81,9 +78,7 @@ class Ratio:
     """A figure of a workload on both sides.
 
     Args:
-        a, b: the values.
-        ratio: b / a.
-        low, high: the ratio's 95 % confidence interval.
+        ratio, low, high: b / a, with its 95 % confidence interval.
         noise: the change in the same direction that noise explains beyond the common change, a positive fraction.
         movement: whether the figure moved by more than noise, and, but for the throughput, than its own tolerances.
     """
@@ -136,8 +131,6 @@ class SideComparison:
 
 _TAIL = 0.025  # of either end of a 95 % interval
 
-_RowId = tuple[str, Key]
-
 
 def values_of_measurements(measurements: Iterable[Measurement]) -> list[FigureValue]:
     """Return the figures above 0 of the last valid measurement of each machine's workloads."""
@@ -175,7 +168,10 @@ def compare_sides(a: Sequence[FigureValue], b: Sequence[FigureValue]) -> SideCom
     Sides of one machine each are compared even if the machines differ. From eight workloads on, their common change is
     taken out before a workload is said to have moved.
     """
-    a_rows, b_rows = _by_row(a, b)
+    has_one_machine_each = all(len({value.machine for value in side}) <= 1 for side in (a, b))
+    a_rows, b_rows = (
+        {("" if has_one_machine_each else value.machine, value.key): value for value in side} for side in (a, b)
+    )
     matched = [(a_rows[row], b_rows[row]) for row in a_rows if row in b_rows]
     comparable = [(a, b) for a, b in matched if a.is_like(b)]
     # Figures other than throughputs take no part in the common drift, so they don't make it known either.
@@ -193,18 +189,6 @@ def compare_sides(a: Sequence[FigureValue], b: Sequence[FigureValue]) -> SideCom
         only_b=tuple(value for row, value in b_rows.items() if row not in a_rows),
         other_units=tuple((a, b) for a, b in matched if not a.is_like(b)),
     )
-
-
-def _by_row(
-    a: Sequence[FigureValue], b: Sequence[FigureValue]
-) -> tuple[Mapping[_RowId, FigureValue], Mapping[_RowId, FigureValue]]:
-    """Index both sides by machine and key; by key alone if each side has a single machine."""
-    has_one_machine_each = all(len({value.machine for value in side}) <= 1 for side in (a, b))
-
-    def by_row(side: Sequence[FigureValue]) -> dict[_RowId, FigureValue]:
-        return {("" if has_one_machine_each else value.machine, value.key): value for value in side}
-
-    return by_row(a), by_row(b)
 
 
 def _ratio(

@@ -129,12 +129,9 @@ def profiled(
     The verdict does not depend on the profile, so failures are only reported.
 
     Args:
-        engine: starts the worker.
         folder: of all traces.
         root: pytest's rootdir.
         profile_of: returns the profile that was taken when a baseline was recorded; None if there is none.
-        task: that was measured.
-        measured: its measurement.
     """
     from pytest_tfperf.core.command import Command
     from pytest_tfperf.core.profile import Profile, grown, largest
