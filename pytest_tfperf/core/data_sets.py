@@ -20,11 +20,7 @@ TEXT_LABEL = "label_ids"
 class DataSet:
     """A kind of TFRecord files, named PREFIX-00000-of-01024 and so on.
 
-    Args:
-        what: the examples in words, as "real images".
-        prefix: of the files' names.
-        command: the command that writes a small set.
-        schema: the features of a record, a line each.
+    `what` are the examples in words, `command` writes a small set, and `schema` has a line for each feature.
     """
 
     what: str
@@ -73,9 +69,7 @@ TOKENS = DataSet(
 def shards(data_dir: str, of: DataSet) -> tuple[str, ...]:
     """Return the sorted paths of a data set's shards; a worker checks their content when it parses it.
 
-    Args:
-        data_dir: folder of the shards; "" where the user named none.
-        of: the data set.
+    `data_dir` is "" where the user named no folder.
 
     Raises:
         NoData: no folder was named, or it only holds another data set.

@@ -40,12 +40,9 @@ class OpTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """An operation that takes longer than when the baseline was recorded.
+    """An operation that takes longer than when the baseline was recorded; the fields are as in `OpTime`.
 
-    Args:
-        name, type: as in `OpTime`.
-        before_seconds, seconds: its own time in a step, then and now.
-        is_at_most: whether `before_seconds` is an upper bound, because it was not among the operations kept then.
+    If it was not among the operations kept then, `before_seconds` is an upper bound, and `is_at_most` is true.
     """
 
     name: str
@@ -103,14 +100,10 @@ MOST_XSPACE_BYTES: Final = 256 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The trace of a process, as it sends it to the driver.
+    """The trace of a process, whose host TensorFlow names, as it sends it to the driver; `ops` are all that ran.
 
-    Args:
-        host: as TensorFlow names it.
-        steps: the number of traced steps.
-        ops: all operations that ran.
-        xspace: the profiler's XSpace message, compressed with zlib and in base64; "" where it is too large to send.
-        fault: why `xspace` is empty.
+    `xspace` is the profiler's XSpace message, compressed with zlib and in base64; where it is too large to send it is
+    "", and `fault` says so.
     """
 
     host: str
@@ -157,12 +150,7 @@ class Input(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStep:
-    """The time of a rank for a step without the exchange.
-
-    Args:
-        host: the rank's host.
-        seconds: the time, while the other ranks also train without the exchange.
-    """
+    """The time of a rank, and its host, for a step without the exchange, while no other rank exchanges either."""
 
     host: str
     seconds: float
@@ -218,9 +206,7 @@ class Slower(StrEnum):
 class Straggler:
     """A rank that the others wait for.
 
-    Args:
-        rank, host: its number, and the host that it runs on.
-        slower: how much longer its step takes than the fastest rank's, both without the exchange; 0.4 for 40 %.
+    `slower` is how much longer its step takes than the fastest rank's, both without the exchange; 0.4 for 40 %.
     """
 
     rank: int

@@ -27,14 +27,9 @@ _DISPLAY_EVERY = 10  # steps, as tf_cnn_benchmarks
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The state that is shown.
+    """The state that is shown, and when it began: a phase that the worker is at work on, or the steps so far.
 
-    Args:
-        text: the phase, or the steps so far.
-        since: when it began.
-        speed, left: of the steps so far.
-        is_phase: the worker is at work on it.
-        is_notice: the user should know it at once; its text says how long it has lasted.
+    A notice is a state that the user should know at once; its text says how long it has lasted.
     """
 
     text: str

@@ -19,13 +19,13 @@ _RESERVED_FRACTION = 0.05
 _MIB_IF_UNKNOWN = 4096
 
 
-def limit_threads(cores: int | None) -> None:
+def limit_threads(cores: int) -> None:
     """Run at most `cores` threads if that is fewer than the affinity allows; call it before a device is touched.
 
     TensorFlow takes as many threads as the affinity has cores. If a container's quota is smaller, they use it up early
     in each period of 100 ms, and all of them stop for the rest of it.
     """
-    if cores is not None and cores < len(os.sched_getaffinity(0)):
+    if cores < len(os.sched_getaffinity(0)):
         tf.config.threading.set_intra_op_parallelism_threads(cores)
         tf.config.threading.set_inter_op_parallelism_threads(cores)
 
@@ -39,11 +39,7 @@ def configure(devices: Devices, *, local_rank: int = 0) -> list[str]:
     """Make `devices.count` logical devices; returns their names, such as "CPU:0", one for each replica.
 
     Call it before any device is touched; it touches none itself. The launcher decides which GPUs the process sees:
-    CUDA_VISIBLE_DEVICES lists `devices.gpu_uuids` in their order.
-
-    Args:
-        devices: what to configure.
-        local_rank: of several ranks on this host, which may all see the GPUs of all.
+    CUDA_VISIBLE_DEVICES lists `devices.gpu_uuids` in their order. Several ranks on one host may see the GPUs of all.
 
     Raises:
         NotEnoughDevices: TensorFlow sees fewer GPUs than `devices` needs.
@@ -63,13 +59,10 @@ def _configure_cpus(devices: Devices) -> None:
 
 
 def load_cusolver(packages: Path) -> None:
-    """Load the libcusolver that pip installed, so that TensorFlow finds it; it touches no GPU.
+    """Load the libcusolver that pip installed into `packages`, so that TensorFlow finds it; it touches no GPU.
 
     TensorFlow 2.21 looks for CUDA's other libraries where pip installs them, but for this one only on the system, and
     ignores all GPUs without it.
-
-    Args:
-        packages: the folder of TensorFlow's package and of NVIDIA's.
     """
     for library in packages.glob("nvidia/cusolver/lib/libcusolver.so.*"):
         with suppress(OSError):

@@ -83,11 +83,7 @@ def is_about_a_peer(error: BaseException) -> bool:
 def hint(error: BaseException, driver_cuda: tuple[int, int] | None) -> str:
     """A likely cause that only TensorFlow's build explains, to be appended to the error's text; "" if none is known.
 
-    `workers.failures` has the others.
-
-    Args:
-        error: raised in this worker.
-        driver_cuda: the newest CUDA that the driver knows; None if there is no driver.
+    `workers.failures` has the others. `driver_cuda` is as `cuda_of_driver` returns it.
     """
     text, build = str(error), tf.sysconfig.get_build_info()
     if not _NO_CODE.search(text):

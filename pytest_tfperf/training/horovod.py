@@ -21,15 +21,7 @@ _MOST_BYTES = 64 * 1024
 
 
 class Horovod:
-    """This process's rank in Horovod, which it starts; make one in a process.
-
-    Args:
-        workload: the workload to train.
-        cluster: the ranks. Rank 0 serves Gloo's rendezvous at its address.
-        on_gpus: whether gradients lie on GPUs.
-
-    Attributes:
-        size: the number of ranks.
+    """This process's rank in Horovod, which it starts; make one in a process. `size` is the number of ranks.
 
     Raises:
         WorkloadError: Horovod has no NCCL, and the workload asks for it.

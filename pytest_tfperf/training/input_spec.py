@@ -140,12 +140,8 @@ def parts_of(model: keras.Model, target: str) -> Any:
     Labels follow the loss: whole numbers for a sparse one and for a model that is not compiled, else numbers from 0 to
     1 in the shape of the outputs.
 
-    Args:
-        model: a user's; it may be compiled.
-        target: its function, for messages.
-
     Raises:
-        WorkloadError: a model that is not compiled, and gives anything but logits.
+        WorkloadError: a model that is not compiled, and gives anything but logits; names its function, `target`.
     """
     inputs, outputs = ends_of(model)
     if not model.compiled:

@@ -71,16 +71,13 @@ def _spec_of(array: Any) -> tf.TensorSpec:
     return tf.TensorSpec(array.shape, array.dtype)
 
 
-def count(workload: Workload, inputs: tf.data.Dataset | Batch, model: keras.Model | None = None) -> tuple[int, str]:
+def count(workload: Workload, inputs: tf.data.Dataset | Batch, model: keras.Model) -> tuple[int, str]:
     """Count the units in a replica's batch, and name the unit: tokens if the workload says so, else images or examples.
 
     Tokens are the elements of an input [batch, length, ...] in its first two dimensions. `tokens_of` names it; without
     a name all inputs that have a length must have the same one.
 
-    Args:
-        workload: names the unit.
-        inputs: made by `loading.load_pipeline`.
-        model: names the inputs of a batch that has no names.
+    The model names the inputs of a batch that has no names.
 
     Raises:
         WorkloadError: tokens are to be counted, and it is not clear which array holds them.
@@ -93,10 +90,10 @@ def count(workload: Workload, inputs: tf.data.Dataset | Batch, model: keras.Mode
     return workload.batch_size, "images" if first.shape.rank == 4 else "examples"
 
 
-def _by_names(inputs: Any, model: keras.Model | None) -> dict[tuple[str, ...], tf.TensorSpec]:
+def _by_names(inputs: Any, model: keras.Model) -> dict[tuple[str, ...], tf.TensorSpec]:
     """A batch's arrays, each by the model's name for it, if known, its keys from the outside in, and its key."""
     arrays = list(_arrays(inputs, ()))
-    ends = [] if model is None or isinstance(inputs, dict) else keras.tree.flatten(ends_of(model)[0])
+    ends = [] if isinstance(inputs, dict) else keras.tree.flatten(ends_of(model)[0])
     of_model = [(end.name,) for end in ends] if len(ends) == len(arrays) else [()] * len(arrays)
     return {
         (*name, *(("-".join(keys), keys[-1]) if keys else ("0",))): spec
@@ -238,7 +235,10 @@ def _merged(given: Any, spec: InputSpec) -> list[tf.TensorShape]:
     pairs = _pairs(inputs, wanted[0])
     of_labels = _pairs(labels, labels if spec.any_labels else wanted[1:])
     inputs_fit = bool(pairs) and all(_is_taken(part, want) for part, want in pairs)
-    labels_fit = spec.any_labels or (bool(of_labels) and all(_is_label(part, want) for part, want in of_labels))
+    labels_fit = spec.any_labels or (  # our own cross-entropy takes whole numbers of any type
+        bool(of_labels)
+        and all(part.dtype.is_integer and part.shape.is_compatible_with(want.shape) for part, want in of_labels)
+    )
     if inputs_fit and labels_fit:
         return [part.shape.merge_with(want.shape) for part, want in [*pairs, *of_labels]]
     if spec.any_inputs:
@@ -265,11 +265,6 @@ def _is_taken(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
     """Whether a model takes this array as the input `wanted`; Keras casts numbers of any type to the input's."""
     is_same = part.dtype == wanted.dtype or (_is_number(part.dtype) and _is_number(wanted.dtype))
     return is_same and bool(part.shape.is_compatible_with(wanted.shape))
-
-
-def _is_label(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
-    """Whether our own cross-entropy takes this array as the labels `wanted`: whole numbers of any type."""
-    return bool(part.dtype.is_integer) and bool(part.shape.is_compatible_with(wanted.shape))
 
 
 def _is_number(dtype: tf.DType) -> bool:

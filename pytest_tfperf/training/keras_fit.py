@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from itertools import repeat
 from queue import SimpleQueue
 from typing import Any
 
@@ -34,9 +35,6 @@ class FitLoop:
     scale is the same constant; `fit` would adapt its own in each step. (Keras 3.3, of TensorFlow 2.16, sums
     the gradients of several replicas where later versions average them: the same work, another loss.)
 
-    Args:
-        as `TrainingLoop`.
-
     Raises:
         WorkloadError: a compiled model that takes several steps at once, or decides what the workload sets; a model
             that `fit` can't build for several replicas.
@@ -60,8 +58,7 @@ class FitLoop:
             _take_over(model, workload)
         else:
             _compile(strategy, model, workload)
-        is_plain = is_plain_fit(workload, strategy)
-        if not is_plain:
+        if not (is_plain := is_plain_fit(workload, strategy)):
             _build(strategy, model, workload, spec_of_batch(inputs))
         batches = _batches(strategy, inputs, is_plain=is_plain)
         self._read_from(batches)
@@ -193,16 +190,10 @@ def _build(strategy: tf.distribute.Strategy, model: keras.Model, workload: Workl
 def _batches(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch, *, is_plain: bool) -> Any:
     """An iterator from which Keras' step takes a batch for each replica."""
     if not isinstance(inputs, tf.data.Dataset):
-        return _same_batch(placed(strategy, inputs))
+        return repeat(placed(strategy, inputs))  # stays on the devices; a tf.data iterator would copy it in each step
     if is_plain:
         return iter(inputs)
     return iter(strategy.distribute_datasets_from_function(lambda _: inputs))
-
-
-def _same_batch(batch: Any) -> Iterator[Any]:
-    """The same batch endlessly, which stays on the devices; a tf.data iterator would copy it in each step."""
-    while True:
-        yield batch
 
 
 def _template(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> tf.data.Dataset:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -17,7 +18,7 @@ from pytest_tfperf.training.input_spec import InputSpec, parts_of
 from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, count, feed
 from pytest_tfperf.training.keras_fit import FitLoop
 from pytest_tfperf.training.loop import InputLoop, Loop, OwnLoop, TrainingLoop
-from pytest_tfperf.training.strategies import model_scope
+from pytest_tfperf.training.strategies import is_plain_fit, variable_scope
 from pytest_tfperf.workers import catalogue
 
 
@@ -35,7 +36,7 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
     keras.config.set_dtype_policy(workload.precision.value)
     tf.config.experimental.enable_tensor_float_32_execution(workload.tf32)
     keras.utils.set_random_seed(seed)
-    with model_scope(workload, strategy):
+    with nullcontext() if is_plain_fit(workload, strategy) else variable_scope(strategy):
         model = _called("model", target, build)
     if not isinstance(model, keras.Model):
         hint = ". An object with `run` is measured with trainer='own'" if hasattr(model, "run") else ""
@@ -71,10 +72,13 @@ def input_spec(
         WorkloadError: a model that is not compiled, and gives anything but logits.
     """
     rank = 0 if cluster is None else cluster.rank
+    of_keras, own = keras.Model, type(model)
+    # Its step then defines what it does with a batch: a GAN's `call` may take noise, and its step images.
+    has_own_step = own.train_step is not of_keras.train_step or own.test_step is not of_keras.test_step
     return InputSpec(
         parts=parts_of(model, catalogue.resolve("model", workload.model)),
         any_labels=model.compiled,
-        any_inputs=model.compiled and _has_own_step(model),
+        any_inputs=model.compiled and has_own_step,
         batch_size=workload.batch_size,
         replicas=len(strategy.extended.worker_devices),
         seed=seed + rank,
@@ -82,12 +86,6 @@ def input_spec(
         num_input_pipelines=1 if cluster is None else cluster.size,
         input_pipeline_id=rank,
     )
-
-
-def _has_own_step(model: keras.Model) -> bool:
-    """Whether its class defines what a step does with a batch: a GAN's `call` may take noise, and its step images."""
-    own = type(model)
-    return own.train_step is not keras.Model.train_step or own.test_step is not keras.Model.test_step
 
 
 def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineOnly:

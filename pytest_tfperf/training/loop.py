@@ -38,12 +38,8 @@ class Loop(Protocol):
 class TrainingLoop:
     """Trains under `strategy` on `inputs`, in windows of steps; with `forward_only` it only runs the model.
 
-    Args:
-        strategy: made by `strategies.strategy_for`.
-        model: made by `loading.load_model` for that strategy. If it is compiled, its own `train_step` is a step.
-        inputs: made by `loading.load_pipeline`: a dataset of endless batches, or one batch for every step.
-        workload: the workload that the three were made for.
-        horovod: exchanges the gradients of several ranks, of which this process is one.
+    If the model is compiled, its own `train_step` is a step. `inputs` are a dataset of endless batches, or one batch
+    for every step.
 
     Attributes:
         window: the compiled window, from a number of steps to the loss of the last step.
@@ -167,12 +163,7 @@ def _zero_on(device: str) -> tf.Tensor:
 class InputLoop:
     """Fetches each replica's batches to its device as a `TrainingLoop` does, and trains nothing.
 
-    Args:
-        strategy: made by `strategies.strategy_for`.
-        fetch: made by `inputs.feed`, or the `fetch` of another loop.
-        workload: the workload that both were made for.
-        examples_per_step: of all replicas on all ranks, in units.
-        unit: what is counted.
+    `fetch` is made by `inputs.feed`, or that of another loop.
     """
 
     def __init__(

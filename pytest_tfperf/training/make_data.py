@@ -1,13 +1,9 @@
 """Writes a small data set: photographs of ImageNet's schema, or token ids with the features of BERT's classifier.
 
-`tfperf make-imagenet` and `tfperf make-tokens` run it where TensorFlow can be loaded:
-
-    python -m pytest_tfperf.training.make_data imagenet FOLDER IMAGES SHARDS SEED
-
-The photographs are scikit-image's, in colour and large enough to be cropped without enlarging: the cost of an input
-pipeline depends on the JPEGs' sizes, in pixels and in bytes, and on their texture. The cost of reading texts depends on
-the number and size of the ids, which are BERT's: 128 of a vocabulary of 30,522. Texts of class 1 often have a word that
-other texts never have.
+`tfperf make-imagenet` and `tfperf make-tokens` run it where TensorFlow can be loaded. The photographs are
+scikit-image's, in colour and large enough to be cropped without enlarging: the cost of an input pipeline depends on the
+JPEGs' sizes, in pixels and in bytes, and on their texture. The cost of reading texts depends on the number and size of
+the ids, which are BERT's: 128 of a vocabulary of 30,522. Texts of class 1 often have a word that others never have.
 """
 
 from __future__ import annotations
@@ -49,32 +45,44 @@ _WORDS = range(1000, 30522)  # below are BERT's special tokens
 _START, _END, _TELLING = 101, 102, 999
 
 
-def make_imagenet(folder: Path, images: int, shards: int, seed: int) -> str:
-    """Write `images` photographs into `folder`, in `shards` files; one seed gives the same files.
+def make_data(kind: str, folder: Path, count: int, shards: int, seed: int) -> str:
+    """Write `count` examples into `folder`, in `shards` files; one seed gives the same files.
 
     Returns a sentence about what was written.
+
+    Args:
+        kind: "imagenet" or "tokens".
+        folder: where to; it may hold the other kind.
+        count, shards, seed: as the command line has them.
 
     Raises:
         TfperfError: impossible counts, missing packages, or a folder that can't be written or has such files already.
     """
-    if not 1 <= shards <= images:
-        raise TfperfError(f"--images {images} --shards {shards}: give at least one image for each shard")
-    _make_folder(folder, IMAGES)
+    is_images = kind == "imagenet"
+    data, example = (IMAGES, "image") if is_images else (TOKENS, "text")
+    if not 1 <= shards <= count:
+        raise TfperfError(f"--{example}s {count} --shards {shards}: give at least one {example} for each shard")
+    with worded(folder, "written", "Name another folder"):  # before seconds go by in which TensorFlow is imported
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.glob(f"{data.prefix}-*")):
+            raise TfperfError(f"{folder} has files {data.prefix}-...: name another folder, or remove them first")
     try:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no device is used, so nothing that it logs matters
         import tensorflow as tf  # noqa: F401
 
-        photographs = _photographs()
+        photographs = _photographs() if is_images else []
     except (ImportError, OSError) as error:
+        needed = "TensorFlow, scikit-image and pillow" if is_images else "TensorFlow"
         raise TfperfError(
-            f"make-imagenet needs TensorFlow, scikit-image and pillow, and {sys.executable} can't load one: {error}",
+            f"make-{kind} needs {needed}, and {sys.executable} can't load {'one' if is_images else 'it'}: {error}",
             next_step="pip install 'pytest-tfperf[data]'",
         ) from error
-    size = _write(folder, IMAGES, _image_examples(photographs, random.Random(seed)), images, shards)
-    return (
-        f"{folder}: {images:,} images in {shards} shard(s), {size / 1e6:,.1f} MB; "
-        f"a record has {size / images / 1000:.1f} kB on average"
-    )
+    rng = random.Random(seed)
+    examples = _image_examples(photographs, rng) if is_images else _text_examples(rng)
+    size = _write(folder, data, examples, count, shards)
+    written = f"{folder}: {count:,} {example}s{'' if is_images else f' of {_LENGTH} tokens'} in {shards} shard(s)"
+    average = f"; a record has {size / count / 1000:.1f} kB on average" if is_images else ""
+    return f"{written}, {size / 1e6:,.1f} MB{average}"
 
 
 def _photographs() -> list[Image]:
@@ -115,26 +123,6 @@ def _jpeg(photograph: Image, rng: random.Random) -> bytes:
     return file.getvalue()
 
 
-def make_tokens(folder: Path, texts: int, shards: int, seed: int) -> str:
-    """Write `texts` records into `folder`, in `shards` files; one seed gives the same files.
-
-    Returns a sentence about what was written.
-
-    Raises:
-        TfperfError: impossible counts, a folder that can't be written or has such files already, or no TensorFlow.
-    """
-    if not 1 <= shards <= texts:
-        raise TfperfError(f"--texts {texts} --shards {shards}: give at least one text for each shard")
-    _make_folder(folder, TOKENS)
-    try:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no device is used, so nothing that it logs matters
-        import tensorflow as tf  # noqa: F401
-    except ImportError as error:
-        raise TfperfError(f"make-tokens needs TensorFlow, which {sys.executable} can't load: {error}") from error
-    size = _write(folder, TOKENS, _text_examples(random.Random(seed)), texts, shards)
-    return f"{folder}: {texts:,} texts of {_LENGTH} tokens in {shards} shard(s), {size / 1e6:,.1f} MB"
-
-
 def _text_examples(rng: random.Random) -> Iterator[tf.train.Example]:
     """Texts of random words and lengths; endless."""
     import tensorflow as tf
@@ -152,24 +140,8 @@ def _text_examples(rng: random.Random) -> Iterator[tf.train.Example]:
         yield example
 
 
-def _make_folder(folder: Path, data: DataSet) -> None:
-    """Make it, before seconds go by in which TensorFlow is imported.
-
-    Raises:
-        TfperfError: the folder can't be made, or has such files already.
-    """
-    with worded(folder, "written", "Name another folder"):
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.glob(f"{data.prefix}-*")):
-            raise TfperfError(f"{folder} has files {data.prefix}-...: name another folder, or remove them first")
-
-
 def _write(folder: Path, data: DataSet, examples: Iterator[tf.train.Example], count: int, shards: int) -> int:
-    """Write `count` examples into a folder, in `shards` files; returns the files' bytes.
-
-    Raises:
-        TfperfError: the folder can't be written.
-    """
+    """Write the files, all or none; returns their bytes."""
     import tensorflow as tf
 
     try:
@@ -191,17 +163,10 @@ def _write(folder: Path, data: DataSet, examples: Iterator[tf.train.Example], co
     return size
 
 
-def main(data: str, folder: str, *counts: str) -> int:
-    """Write a data set and print a sentence about it; returns the exit status, 4 if nothing was written.
-
-    Args:
-        data: "imagenet" or "tokens".
-        folder: where to.
-        counts: examples, shards and seed, as the command line has them.
-    """
-    make = {"imagenet": make_imagenet, "tokens": make_tokens}[data]
+def main(kind: str, folder: str, *counts: str) -> int:
+    """Do as `make_data`, and print its sentence; returns the exit status, 4 if nothing was written."""
     try:
-        print(printable(make(Path(folder), *map(int, counts))))
+        print(printable(make_data(kind, Path(folder), *map(int, counts))))
     except TfperfError as error:
         print(printable(f"tfperf: {error}"), file=sys.stderr)
         return EXIT_USAGE

@@ -25,16 +25,11 @@ from pytest_tfperf.workers.process_end import die_with_parent
 from pytest_tfperf.workers.wire import Channel, connect
 
 PINNED: Final = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=-1", "KERAS_BACKEND": "tensorflow"}
-"""The variables that override what the user's shell could make TensorFlow and Keras do.
+"""The variables that override what the user's shell could make TensorFlow and Keras do; set before their import.
 
 A workload's `xla` alone decides on XLA: automatic clustering in TF_XLA_FLAGS would override TensorFlow's own
 configuration. Keras computes with TensorFlow here, whatever its backend is elsewhere.
 """
-
-
-def pin_compute_settings() -> None:
-    """Set `PINNED`; call it before TensorFlow and Keras are imported."""
-    os.environ.update(PINNED)
 
 
 def import_tensorflow() -> dict[str, Any]:
@@ -52,16 +47,11 @@ def call_driver(address: str, number: int) -> tuple[Channel, dict[str, Any]]:
     channel = connect(address)
     channel.send({"hello": "worker", "number": number})
     message = channel.receive()
-    moved = message.get("moved", {})
-    become_worker(Path(message["log"]), message["environment"], moved)
+    become_worker(Path(message["log"]), message["environment"], message["moved"])
     return channel, message
 
 
-def become_worker(
-    log: Path | None,
-    environment: Mapping[str, str],
-    moved: Mapping[str, str] | None = None,
-) -> None:
+def become_worker(log: Path | None, environment: Mapping[str, str], moved: Mapping[str, str]) -> None:
     """Take over a log file, an environment and import paths; on SIGUSR1 the process then writes all stacks to the log.
 
     Without a log its output stays where it goes. Import paths below a folder of `moved` lead into another checkout of
@@ -70,22 +60,20 @@ def become_worker(
     """
     with suppress(PermissionError):  # a fresh interpreter leads its session already
         os.setsid()
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
+    with Path(os.devnull).open() as null:
+        os.dup2(null.fileno(), 0)
     if log is not None:
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(descriptor, 1)
-        os.dup2(descriptor, 2)
-        os.close(descriptor)
+        with log.open("a") as output:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115  # lives as long as the process
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
     os.environ.pop("TF_FORCE_GPU_ALLOW_GROWTH", None)  # the job's devices decide how a GPU's memory is taken
     tempfile.tempdir = None  # the server may have looked it up before, in its own environment
-    pin_compute_settings()
-    sys.path[:] = [_moved(path, moved or {}) for path in sys.path]
+    os.environ.update(PINNED)
+    sys.path[:] = [_moved(path, moved) for path in sys.path]
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
     with suppress(OSError):
@@ -143,7 +131,7 @@ def try_imports() -> int:
     `import_tensorflow`, with "faults": function -> why it can't be imported.
     """
     request = json.load(sys.stdin)
-    pin_compute_settings()
+    os.environ.update(PINNED)
     message = import_tensorflow()
     find_modules_in(request["import_paths"])
     faults = {target: fault for target in request["functions"] if (fault := _import_fault(target))}

@@ -15,7 +15,6 @@ import tempfile
 import time
 import traceback
 import zlib
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -212,12 +211,8 @@ def matrix_product_rate(device: str, dtype: str, seconds: float) -> float:
     """Multiply-adds a second in products of square matrices of random numbers: the fastest of some windows.
 
     The fastest counts, because other processes can only slow a window down. The side doubles from 512 until one product
-    takes 10 ms, or memory is short, or it is 8192; beyond that a larger product is not faster.
-
-    Args:
-        device: "GPU:0".
-        dtype: of the factors: "float32", "float16", "bfloat16".
-        seconds: the time for all windows, about.
+    takes 10 ms, or memory is short, or it is 8192; beyond that a larger product is not faster. All windows together
+    take about `seconds`.
     """
     ends = time.perf_counter() + seconds
     side = _SMALLEST_SIDE
@@ -363,11 +358,11 @@ def _compiled_by_xla(space: Any) -> dict[tuple[str, str], _Op]:
 
 def _times(events: Iterable[tuple[_Op, int]]) -> dict[_Op, tuple[int, int]]:
     """Picoseconds and count of each operation."""
-    times: dict[_Op, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    times: dict[_Op, tuple[int, int]] = {}
     for op, taken in events:
-        picoseconds, count = times[op]
+        picoseconds, count = times.get(op, (0, 0))
         times[op] = picoseconds + taken, count + 1
-    return dict(times)
+    return times
 
 
 def _events(space: Any, planes: str, compiled: Mapping[tuple[str, str], _Op]) -> Iterator[tuple[_Op, int]]:

@@ -19,9 +19,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.job import digest
@@ -77,12 +78,12 @@ def call() -> tuple[Channel, dict[str, Any]]:
         lacks = "TFPERF_KEY_FILE" if address else "TFPERF_ADDRESS"
         raise TfperfError(f"{lacks} is not set, or empty: whoever starts a rank must give it")
     key = read_key(Path(key_file))
-    numbers = find_rank(os.environ)
+    rank, size = find_rank(os.environ)
     hello = {
         "hello": "rank",
         "job": os.environ.get("TFPERF_JOB", ""),
-        "rank": numbers.rank,
-        "size": numbers.size,
+        "rank": rank,
+        "size": size,
         "host": platform.node(),
         "pid": os.getpid(),
         "versions": {"pytest-tfperf": digest(), "tensorflow": tensorflow_version()},
@@ -98,13 +99,6 @@ def call() -> tuple[Channel, dict[str, Any]]:
         raise ConnectionLost(why) from None
 
 
-class RankNumbers(NamedTuple):
-    """A rank, from 0, and how many there are."""
-
-    rank: int
-    size: int
-
-
 # Variables for rank and size, in the order in which they are believed: the nearest starter first.
 _VARIABLES = (
     ("TFPERF_RANK", "TFPERF_SIZE"),
@@ -116,8 +110,8 @@ _VARIABLES = (
 )
 
 
-def find_rank(environment: Mapping[str, str]) -> RankNumbers:
-    """The rank and size that TF_CONFIG or a starter's variables give.
+def find_rank(environment: Mapping[str, str]) -> tuple[int, int]:
+    """The rank, from 0, and the number of ranks, that TF_CONFIG or a starter's variables give.
 
     Raises:
         TfperfError: none gives them, or one gives something impossible; names the variables.
@@ -128,19 +122,19 @@ def find_rank(environment: Mapping[str, str]) -> RankNumbers:
         if all(name in environment for name in names):
             given = ", ".join(f"{name}={environment[name]}" for name in names)
             try:
-                numbers = RankNumbers(*(int(environment[name]) for name in names))
+                rank, size = (int(environment[name]) for name in names)
             except ValueError:
                 raise TfperfError(f"{given}: rank and size must be whole numbers") from None
-            if not 0 <= numbers.rank < numbers.size:
+            if not 0 <= rank < size:
                 raise TfperfError(f"{given}: the rank must be from 0 to below the size")
-            return numbers
+            return rank, size
     known = "; ".join(" with ".join(names) for names in _VARIABLES)
     raise TfperfError(
         "this process can't tell which rank it is", next_step=f"Set TFPERF_RANK and TFPERF_SIZE. Known: {known}"
     )
 
 
-def _from_tf_config(text: str) -> RankNumbers:
+def _from_tf_config(text: str) -> tuple[int, int]:
     """The rank among chief and workers: a chief is rank 0. Parameter servers and evaluators are no ranks of ours."""
     try:
         config: Any = plain_json.from_json(text)
@@ -159,16 +153,14 @@ def _from_tf_config(text: str) -> RankNumbers:
         raise TfperfError(f"TF_CONFIG: a task of type {kind!r} is no rank: start ranks only as chief and worker")
     if not 0 <= index < sizes[kind]:
         raise TfperfError(f"TF_CONFIG: there is no {kind} {index}: its cluster has {sizes[kind]}")
-    return RankNumbers(index + (sizes["chief"] if kind == "worker" else 0), sum(sizes.values()))
+    return index + (sizes["chief"] if kind == "worker" else 0), sum(sizes.values())
 
 
 def environment_of(given: Mapping[str, str], scratch: str, own: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment variables that this rank trains with.
+    """The environment variables that this rank trains with, of its own and those that the driver has `given`.
 
-    Args:
-        given: the driver's: the GPUs that the test took, where they are this machine's.
-        scratch: the folder of temporary files. TensorFlow removes its own in an exit handler, which never runs.
-        own: the variables that the rank was started with.
+    The driver gives the GPUs that the test took, where they are this machine's. TensorFlow removes its temporary files
+    in an exit handler, which never runs; so they go to the folder `scratch`.
     """
     environment = {**own, **given, "TMPDIR": scratch}
     if "CUDA_VISIBLE_DEVICES" not in environment:
@@ -180,20 +172,13 @@ def environment_of(given: Mapping[str, str], scratch: str, own: Mapping[str, str
 def tensorflow_version() -> str:
     """As it is installed, without importing it; "" if it is not."""
     for name in _TENSORFLOWS:
-        try:
+        with suppress(PackageNotFoundError):
             return version(name)
-        except PackageNotFoundError:
-            continue
     return ""
 
 
 def end_with_driver(connection: int, scratch: str) -> None:
-    """End this process as soon as the driver closes the connection, whatever TensorFlow waits for.
-
-    Args:
-        connection: its file.
-        scratch: folder to remove.
-    """
+    """Remove `scratch` and end as soon as the driver closes the connection, whatever TensorFlow waits for."""
     poll = select.poll()
     poll.register(connection, select.POLLRDHUP)
     poll.poll()

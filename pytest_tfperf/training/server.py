@@ -16,7 +16,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-from pytest_tfperf.training.process import call_driver, import_tensorflow, pin_compute_settings, work
+from pytest_tfperf.training.process import PINNED, call_driver, import_tensorflow, work
 from pytest_tfperf.workers.process_end import die_with_parent, kill_group
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
 
@@ -28,7 +28,7 @@ def main() -> None:
     address = os.environ.pop("TFPERF_ADDRESS")
     channel = connect(address)
     channel.send({"hello": "server"})
-    pin_compute_settings()
+    os.environ.update(PINNED)
     versions = import_tensorflow()  # once for all workers
     channel.send(versions)
     if "failed" in versions:

@@ -50,55 +50,89 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
 
 def weight_penalty(variables: Sequence[tf.Variable]) -> tf.Tensor:
-    """4e-5 * sum(0.5 * |w|^2), a scalar; Keras' regularizers.L2 has no 0.5."""
-    if not variables:
-        return tf.constant(0.0)
+    """4e-5 * sum(0.5 * |w|^2) of at least one variable, a scalar; Keras' regularizers.L2 has no 0.5."""
+    halves = []
+    for variable in variables:
+        with tf.device(variable.device):  # parameters on the CPU would otherwise be copied to a GPU only for this
+            halves.append(tf.nn.l2_loss(variable))
     with tf.device(variables[0].device):
-        return WEIGHT_DECAY * tf.add_n([_half_square_sum(v) for v in variables])
+        return WEIGHT_DECAY * tf.add_n(halves)
 
 
-def _half_square_sum(variable: tf.Variable) -> tf.Tensor:
-    # On the variable's device: parameters on the CPU would otherwise be copied to a GPU only for this.
-    with tf.device(variable.device):
-        return tf.nn.l2_loss(variable)
+class CrossEntropyStep:
+    """Softmax cross-entropy, weight decay and gradient descent, as tf_cnn_benchmarks computes them.
 
-
-class GradientDescent:
-    """Updates `variables` by the replicas' gradients; momentum's velocities are made in `strategy`'s scope.
-
-    Args:
-        strategy: the strategy in whose scope the variables were made.
-        variables: the trained variables.
-        optimizer: plain descent, or tf_cnn_benchmarks' momentum (0.9, Nesterov).
-        loss_scale: the factor for the loss before the backward pass; None for none.
-        independent: each replica's gradients update its own copy of the variables; nothing is exchanged, and n is 1.
-        horovod: sums the gradients of all ranks.
+    The model is from one structure of inputs to logits [..., classes]. If replicas are independent, each one's
+    gradients update its own copy of the variables; nothing is exchanged, and n is 1. `shared_devices` are those on
+    which `shared_loss` is computed, none if there is no such loss.
     """
 
     def __init__(
         self,
         strategy: tf.distribute.Strategy,
-        variables: Sequence[tf.Variable],
-        optimizer: Optimizer,
-        loss_scale: float | None = None,
+        model: keras.Model,
+        workload: Workload,
         *,
-        independent: bool = False,
-        horovod: Horovod | None = None,
+        horovod: Horovod | None,
+        independent: bool,
     ) -> None:
-        self._independent = independent
+        self.is_independent = independent
+        self._model = model
+        self._workload = workload
         self._horovod = horovod
-        self._variables = list(variables)
-        self._scale = _UNSCALED if loss_scale is None else loss_scale
+        self._variables = [v.value for v in model.trainable_variables]
+        # Independent replicas have weights of their own, and each adds its own penalty to its loss.
+        shares = bool(self._variables) and not (workload.forward_only or independent)
+        self.shared_devices = (self._variables[0].device,) if shares else ()
+        self._scale = loss_scale(workload.precision) or _UNSCALED
+        has_momentum = workload.optimizer is Optimizer.MOMENTUM
         with strategy.scope():
-            self._velocities = [_velocity(strategy, v) for v in variables] if optimizer is Optimizer.MOMENTUM else []
+            self._velocities = [_velocity(strategy, v) for v in self._variables] if has_momentum else []
+        self._compute = self._loss_and_gradients
+        if workload.xla:
+            # Not the update: replicas can't exchange gradients inside XLA. tf_cnn_benchmarks' xla_compile compiles the
+            # same part.
+            self._compute = tf.function(self._compute, jit_compile=True)
 
-    def gradients(self, tape: tf.GradientTape, loss: tf.Tensor) -> list[tf.Tensor]:
-        """The gradients of one replica's cross-entropy as `step` takes them: scaled, and divided by n.
+    def on_replica(self, batch: Batch) -> tf.Tensor:
+        """Train on one replica's batch and return its loss, a float32 scalar; call it in replica context.
+
+        Replicas that are independent also meet here, while the step is traced: mirrored copies can only be updated in
+        cross-replica context.
+        """
+        inputs, labels = batch
+        loss, gradients = self._compute(inputs, labels)
+        if gradients and self.is_independent:
+            loss += weight_penalty(self._variables)
+        if gradients:
+            tf.distribute.get_replica_context().merge_call(self._update_all, args=(list(gradients),))
+        return loss
+
+    def shared_loss(self) -> tf.Tensor | None:
+        """The weights' penalty, the part of the loss that all replicas share; call it before the update."""
+        return weight_penalty(self._variables) if self.shared_devices else None
+
+    def loss_of_window(self, loss: float) -> float | None:
+        """The loss to report for a window whose last step had this loss."""
+        return loss
+
+    def begin_window(self) -> None:
+        """Do nothing: a window's loss is that of its last step."""
+
+    def _loss_and_gradients(self, inputs: Any, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        if self._workload.forward_only:
+            return cross_entropy(self._model(inputs, training=False), labels), []
+        with tf.GradientTape() as tape:
+            loss = cross_entropy(self._model(inputs, training=True), labels)
+        return loss, self._gradients(tape, loss)
+
+    def _gradients(self, tape: tf.GradientTape, loss: tf.Tensor) -> list[tf.Tensor]:
+        """The gradients of one replica's cross-entropy, scaled, and divided by n.
 
         Raises:
             WorkloadError: the loss does not depend on a variable.
         """
-        replicas = 1 if self._independent else tf.distribute.get_replica_context().num_replicas_in_sync
+        replicas = 1 if self.is_independent else tf.distribute.get_replica_context().num_replicas_in_sync
         if self._horovod is not None:
             replicas *= self._horovod.size
         start = tf.constant(self._scale / replicas, loss.dtype)
@@ -111,17 +145,9 @@ class GradientDescent:
         # The gradient of an embedding has the rows of a batch only; weight decay changes all rows.
         return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
-    def step(self, scaled: Sequence[tf.Tensor]) -> None:
-        """Take one step with the gradients of all replicas; call it in replica context.
-
-        Replicas that are independent also meet here, while the step is traced: mirrored copies can only be updated in
-        cross-replica context.
-        """
-        tf.distribute.get_replica_context().merge_call(self._update_all, args=(list(scaled),))
-
     def _update_all(self, strategy: tf.distribute.Strategy, scaled: Sequence[tf.Tensor]) -> None:
         totals = scaled
-        if not self._independent:
+        if not self.is_independent:
             pairs = list(zip(scaled, self._variables, strict=True))
             totals = strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
         if self._horovod is not None:
@@ -152,90 +178,11 @@ def _velocity(strategy: tf.distribute.Strategy, variable: tf.Variable) -> tf.Var
         return tf.Variable(tf.zeros_like(variable), trainable=False, name=f"{variable.name.split(':')[0]}/velocity")
 
 
-class CrossEntropyStep:
-    """Softmax cross-entropy, weight decay and gradient descent, as tf_cnn_benchmarks computes them.
-
-    Args:
-        strategy: made by `strategies.strategy_for`.
-        model: from one structure of inputs to logits [..., classes].
-        workload: the workload that both were made for.
-        horovod: exchanges the gradients of several ranks.
-        independent: each replica updates its own copy of the variables.
-
-    Attributes:
-        is_independent: replicas exchange nothing.
-        shared_devices: where `shared_loss` is computed; empty if there is none.
-    """
-
-    def __init__(
-        self,
-        strategy: tf.distribute.Strategy,
-        model: keras.Model,
-        workload: Workload,
-        *,
-        horovod: Horovod | None,
-        independent: bool,
-    ) -> None:
-        self.is_independent = independent
-        self._model = model
-        self._workload = workload
-        self._variables = [v.value for v in model.trainable_variables]
-        # Independent replicas have weights of their own, and each adds its own penalty to its loss.
-        shares = bool(self._variables) and not (workload.forward_only or independent)
-        self.shared_devices = (self._variables[0].device,) if shares else ()
-        self._descent = GradientDescent(
-            strategy,
-            self._variables,
-            workload.optimizer,
-            loss_scale(workload.precision),
-            independent=independent,
-            horovod=horovod,
-        )
-        self._compute = self._loss_and_gradients
-        if workload.xla:
-            # Not the update: replicas can't exchange gradients inside XLA. tf_cnn_benchmarks' xla_compile compiles the
-            # same part.
-            self._compute = tf.function(self._compute, jit_compile=True)
-
-    def on_replica(self, batch: Batch) -> tf.Tensor:
-        """Train on one replica's batch and return its loss, a float32 scalar; call it in replica context."""
-        inputs, labels = batch
-        loss, gradients = self._compute(inputs, labels)
-        if gradients and self.is_independent:
-            loss += weight_penalty(self._variables)
-        if gradients:
-            self._descent.step(gradients)
-        return loss
-
-    def shared_loss(self) -> tf.Tensor | None:
-        """The weights' penalty, the part of the loss that all replicas share; call it before the update."""
-        return weight_penalty(self._variables) if self.shared_devices else None
-
-    def loss_of_window(self, loss: float) -> float | None:
-        """The loss to report for a window whose last step had this loss."""
-        return loss
-
-    def begin_window(self) -> None:
-        """Do nothing: a window's loss is that of its last step."""
-
-    def _loss_and_gradients(self, inputs: Any, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        if self._workload.forward_only:
-            return cross_entropy(self._model(inputs, training=False), labels), []
-        with tf.GradientTape() as tape:
-            loss = cross_entropy(self._model(inputs, training=True), labels)
-        return loss, self._descent.gradients(tape, loss)
-
-
 class CompiledModelStep:
     """The `train_step` of a compiled model, with its own loss, optimizer and metrics; `test_step` with `forward_only`.
 
-    It has the methods and attributes of `CrossEntropyStep`.
-
-    Args:
-        strategy: made by `strategies.strategy_for`.
-        model: its `compile` has been called.
-        workload: the workload that both were made for.
-        batch: a `tf.TensorSpec` for each array of a replica's batch.
+    It has the methods and attributes of `CrossEntropyStep`; `batch` has a `tf.TensorSpec` for each array of a
+    replica's batch.
 
     Raises:
         WorkloadError: it can't be compiled into a window, or the workload sets something that the model decides.

@@ -27,7 +27,7 @@ def strategy_for(workload: Workload, devices: list[str], cluster: Cluster | None
         return _central_storage(workload, devices)
     if len(devices) == 1:
         return tf.distribute.OneDeviceStrategy(devices[0])
-    # With `independent`, `steps.GradientDescent` leaves the exchange between the mirrored variables out.
+    # With `independent`, `steps.CrossEntropyStep` leaves the exchange between the mirrored variables out.
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(workload, devices))
 
 
@@ -125,16 +125,6 @@ def is_plain_fit(workload: Workload, strategy: tf.distribute.Strategy) -> bool:
 
 
 @contextmanager
-def model_scope(workload: Workload, strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """The scope in which the workload's model is made: `variable_scope`, or none for a plain `fit`."""
-    if is_plain_fit(workload, strategy):
-        yield
-    else:
-        with variable_scope(strategy):
-            yield
-
-
-@contextmanager
 def variable_scope(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """The strategy's scope, in which each replica can update a variable that isn't trained (a moving statistic).
 
@@ -157,33 +147,21 @@ _JOB = "worker"
 
 
 def connect(cluster: Cluster, devices: list[str]) -> list[str]:
-    """Make rank 0 of the cluster of this process; returns the devices of all ranks, by rank.
-
-    Args:
-        cluster: all ranks; the others lend their devices.
-        devices: the devices of each rank, as `devices.configure` names them.
-    """
+    """Make rank 0 of this process, to which the others lend `devices`; returns the devices of all ranks, by rank."""
     tf.config.experimental_connect_to_cluster(_spec(cluster), job_name=_JOB, task_index=0)
     return [f"/job:{_JOB}/replica:0/task:{rank}/device:{name}" for rank in range(cluster.size) for name in devices]
 
 
 class DeviceServer:
-    """A rank whose devices rank 0 trains on; it meets `Loop`, and does nothing by itself.
+    """A rank whose devices rank 0 trains on; it meets `Loop`, and does nothing by itself."""
 
-    Args:
-        cluster: all ranks.
-        devices: the devices that this rank lends.
-        workload: the workload that rank 0 trains.
-        threads: the number of threads for its operations; None for one a core.
-    """
-
-    def __init__(self, cluster: Cluster, devices: Devices, workload: Workload, threads: int | None) -> None:
+    def __init__(self, cluster: Cluster, devices: Devices, workload: Workload, threads: int) -> None:
         self.replicas = devices.count * cluster.size
         self.examples_per_step = workload.batch_size * self.replicas
         self.unit = "images"
         self.fetch: Callable[[], Any] | None = None
         config = tf.compat.v1.ConfigProto()
-        config.intra_op_parallelism_threads = config.inter_op_parallelism_threads = threads or 0
+        config.intra_op_parallelism_threads = config.inter_op_parallelism_threads = threads
         config.gpu_options.allow_growth = True
         config.device_count["CPU"] = devices.count
         if devices.kind is DeviceKind.GPU:

@@ -8,20 +8,17 @@ from typing import Any, Final, Self
 
 from pytest_tfperf.web.api import Api, NotPosted, Unavailable
 
+GITHUB_TOKEN: Final = "GITHUB_TOKEN"
+GITLAB_TOKEN: Final = "GITLAB_TOKEN"
 _PER_PAGE: Final = 100
 _MOST_PAGES: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeHost:
-    """GitHub or GitLab, as the user of a token.
+    """GitHub or GitLab, whose API begins at `root`, as the user of a token, who writes each "comment" or "issue".
 
-    Args:
-        api: sends requests.
-        root: the URL of the API.
-        edit_method: the HTTP method that edits.
-        author: the path of fields to the author's name in a comment or an issue.
-        what: what it writes: "comment" or "issue".
+    `author` is the path of fields to the name of its author.
     """
 
     api: Api
@@ -31,36 +28,21 @@ class CodeHost:
     what: str = "comment"
 
     @classmethod
-    def github(cls, variables: Mapping[str, str], *, token: str = "GITHUB_TOKEN", what: str = "comment") -> Self:
-        """Return GitHub, or the GitHub server of a CI job; `token` is the variable that holds the token.
+    def of(cls, variables: Mapping[str, str], token: str, *, what: str = "comment") -> Self:
+        """Return GitHub or GitLab, or the server of a CI job; `token` is the variable that holds the token.
 
         Raises:
             NotPosted: there is no token.
         """
-        headers = {"Authorization": "Bearer {token}", "Accept": "application/vnd.github+json"}
-        return cls(
-            api=Api(variable=token, secret=variables.get(token, ""), headers=headers, wish=f"write {what}s"),
-            root=variables.get("GITHUB_API_URL") or "https://api.github.com",
-            edit_method="PATCH",
-            author=("user", "login"),
-            what=what,
-        )
-
-    @classmethod
-    def gitlab(cls, variables: Mapping[str, str], *, what: str = "comment") -> Self:
-        """Return GitLab, or the GitLab server of a CI job.
-
-        Raises:
-            NotPosted: there is no token.
-        """
-        token, headers = "GITLAB_TOKEN", {"PRIVATE-TOKEN": "{token}"}
-        return cls(
-            api=Api(variable=token, secret=variables.get(token, ""), headers=headers, wish=f"write {what}s"),
-            root=variables.get("CI_API_V4_URL") or "https://gitlab.com/api/v4",
-            edit_method="PUT",
-            author=("author", "username"),
-            what=what,
-        )
+        if token == GITLAB_TOKEN:
+            root = variables.get("CI_API_V4_URL") or "https://gitlab.com/api/v4"
+            headers, edit_method, author = {"PRIVATE-TOKEN": "{token}"}, "PUT", ("author", "username")
+        else:
+            root = variables.get("GITHUB_API_URL") or "https://api.github.com"
+            headers = {"Authorization": "Bearer {token}", "Accept": "application/vnd.github+json"}
+            edit_method, author = "PATCH", ("user", "login")
+        api = Api(variable=token, secret=variables.get(token, ""), headers=headers, wish=f"write {what}s")
+        return cls(api=api, root=root, edit_method=edit_method, author=author, what=what)
 
     def own(self, url: str, mark: str, field: str = "body") -> list[dict[str, Any]]:
         """Return what the token's user wrote of all that a URL lists, and whose text begins with a mark.

@@ -25,7 +25,7 @@ def main(rank: int, addresses: list[str], devices: int, choices: dict[str, objec
     cluster = Cluster(rank=rank, addresses=tuple(addresses), hosts=("here",) * len(addresses), timeout_seconds=60)
     lent = Devices(kind=DeviceKind.CPU, count=devices)
     if workload.variable_update is VariableUpdate.PARAMETER_SERVER and rank > 0:
-        server = DeviceServer(cluster, lent, workload, None)
+        server = DeviceServer(cluster, lent, workload, 0)
         np.savez(output, images=server.examples_per_step)
         sys.stdin.read()  # until the test has seen rank 0 end
         os._exit(0)

@@ -27,6 +27,7 @@ from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Verdict, Want, Wants
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.team import plugin
 from pytest_tfperf.stores import history_database
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_tables import FIGURES as FIGURES_TABLE
@@ -379,6 +380,13 @@ def project(shared: Project) -> Project:
     return shared
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions that wait for their push as long as the machine needs."""
+    monkeypatch.setattr(plugin, "SESSION_SECONDS", PATIENCE_SECONDS)
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_session_sends_its_history_and_keeps_the_password_to_itself(project: Project, url: str) -> None:
     finished = project.run("-o", f"tfperf_history_url={url}", "-vv", "-ra")
     assert (finished.status, ids(history_at(url))) == (0, ids(project.history)), finished.text
@@ -386,6 +394,7 @@ def test_a_session_sends_its_history_and_keeps_the_password_to_itself(project: P
     assert ("s3cr" in finished.text, stored) == (False, [])
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_session_whose_server_is_down_keeps_its_verdicts_and_says_so_in_a_line(project: Project) -> None:
     finished = project.run(TFPERF_HISTORY_URL=NOBODY_LISTENS)
     lines = [line for line in finished.text.splitlines() if "history not sent" in line]

@@ -32,11 +32,9 @@ def test_a_terminal_shows_test_steps_and_rate(terminal: str) -> None:
 
 
 def test_a_terminal_shows_the_time_that_the_session_has_left_once_it_is_known(terminal: str, played: Project) -> None:
-    assert " left]" not in terminal
+    assert "[1/1]  test_it  run 1  start" in terminal
     played.tests(TESTS)
-    assert re.search(
-        r"\[1/1, (about \d+ s|\d+ s to \d+ s|up to \d+ s) left\]", played.terminal("--color=no", columns=120)
-    )
+    assert re.search(r"\[1/1, [^]]+ left\]", played.terminal("--color=no", columns=120))
 
 
 def test_a_pipe_shows_no_progress(terminal: str, played: Project) -> None:

@@ -24,10 +24,10 @@ def cpus() -> list[str]:
 @pytest.fixture(scope="session")
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set of 24 images in 3 shards; not to be changed."""
-    from pytest_tfperf.training.make_data import make_imagenet
+    from pytest_tfperf.training.make_data import make_data
 
     folder = tmp_path_factory.mktemp("data") / "imagenet"
-    make_imagenet(folder, images=24, shards=3, seed=1)
+    make_data("imagenet", folder, count=24, shards=3, seed=1)
     return folder
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.training.make_data import make_imagenet
+from pytest_tfperf.training.make_data import make_data
 
 
 def test_one_seed_gives_the_same_files(tmp_path: Path) -> None:
     for name in "ab":
-        assert f"{tmp_path / name}: 3 images in 2 shard(s)" in make_imagenet(tmp_path / name, 3, 2, seed=5)
+        assert f"{tmp_path / name}: 3 images in 2 shard(s)" in make_data("imagenet", tmp_path / name, 3, 2, seed=5)
     a, b = (sorted((path.name, path.read_bytes()) for path in (tmp_path / name).iterdir()) for name in "ab")
     assert a == b
     assert [name for name, _ in a] == ["train-00000-of-00002", "train-00001-of-00002"]
@@ -33,7 +33,7 @@ def test_one_seed_gives_the_same_files(tmp_path: Path) -> None:
 def test_what_can_not_be_written_is_refused(tmp_path: Path, folder: str, counts: tuple[int, int], message: str) -> None:
     (tmp_path / "train-file").touch()
     with pytest.raises(TfperfError, match=message):
-        make_imagenet(tmp_path / folder, *counts, seed=1)
+        make_data("imagenet", tmp_path / folder, *counts, seed=1)
     assert [path.name for path in tmp_path.iterdir()] == ["train-file"]
 
 
@@ -41,7 +41,7 @@ def test_what_can_not_be_written_is_refused(tmp_path: Path, folder: str, counts:
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(TfperfError, match=rf"{package}.*\. pip install"):
-        make_imagenet(tmp_path / "new", 1, 1, seed=1)
+        make_data("imagenet", tmp_path / "new", 1, 1, seed=1)
 
 
 def test_a_refusal_is_a_usage_error_of_the_command(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import tensorflow as tf
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.input_spec import InputSpec
 from pytest_tfperf.training.inputs import PipelineOnly, feed
-from pytest_tfperf.training.make_data import make_imagenet
+from pytest_tfperf.training.make_data import make_data
 from pytest_tfperf.training.photographs import naming_corrupt, process, read_once
 from pytest_tfperf.training.pipelines import imagenet as pipelines
 
@@ -78,7 +78,7 @@ def test_an_epoch_contains_each_record_once(spec: InputSpec) -> None:
 
 
 def test_a_data_set_of_one_file_is_read(spec: InputSpec, tmp_path: Path) -> None:
-    make_imagenet(tmp_path / "one", images=8, shards=1, seed=1)
+    make_data("imagenet", tmp_path / "one", count=8, shards=1, seed=1)
     assert len(batches(pipelines.imagenet(replace(spec, data_dir=str(tmp_path / "one"))))[0]) == 16
 
 

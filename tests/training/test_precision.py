@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import keras
 import pytest
 import tensorflow as tf
-from building import build, nodes, weights
+from building import build, nodes, weights, workload_of
 
-from pytest_tfperf.core.workload import Optimizer, Precision
-from pytest_tfperf.training.steps import LEARNING_RATE, GradientDescent, loss_scale
+from pytest_tfperf.core.workload import Precision
+from pytest_tfperf.training import steps
+from pytest_tfperf.training.steps import LEARNING_RATE, LOSS_SCALE, CrossEntropyStep
 
 
 @pytest.mark.parametrize("precision", Precision)
@@ -33,21 +35,27 @@ def test_mixed_precision_trains_nearly_as_float32(cpus: list[str], precision: Pr
     assert build(cpus[:1], precision=precision, **choices)[0].run(5) == pytest.approx(whole, rel=0.03)
 
 
-@pytest.mark.parametrize(("scale", "lost"), [(loss_scale(Precision.MIXED_FLOAT16), False), (1.0, True)])
+@pytest.mark.parametrize(("scale", "lost"), [(LOSS_SCALE, False), (1.0, True)])
 def test_the_scale_saves_a_gradient_that_float16_can_not_represent(
-    cpus: list[str], scale: float | None, lost: bool
+    cpus: list[str], scale: float, lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    strategy = tf.distribute.OneDeviceStrategy(cpus[0])
-    variable = tf.Variable(0.0)
-    descent = GradientDescent(strategy, [variable], Optimizer.SGD, scale)
-
-    def step() -> None:
-        with tf.GradientTape() as tape:
-            loss = 2e-8 * tf.cast(tf.cast(variable, tf.float16), tf.float32)
-        descent.step(descent.gradients(tape, loss))
-
-    strategy.run(tf.function(step))
+    monkeypatch.setattr(steps, "LOSS_SCALE", scale)
+    monkeypatch.setattr(steps, "cross_entropy", lambda logits, _: 2e-8 * tf.cast(logits, tf.float32))
+    variable = keras.Variable(0.0)
+    strategy, workload = tf.distribute.OneDeviceStrategy(cpus[0]), workload_of(precision="mixed_float16")
+    step = CrossEntropyStep(strategy, Halved(variable), workload, horovod=None, independent=False)
+    strategy.run(tf.function(step.on_replica), args=((0.0, 0.0),))
     assert float(variable) == pytest.approx(0.0 if lost else -LEARNING_RATE * 2e-8, rel=0.02)
+
+
+class Halved:
+    """A model whose logits are its one variable, in float16."""
+
+    def __init__(self, variable: keras.Variable) -> None:
+        self.trainable_variables = [variable]
+
+    def __call__(self, inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
+        return tf.cast(self.trainable_variables[0].value, tf.float16)
 
 
 @pytest.mark.parametrize("tf32", [True, False])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.training.rank import RankNumbers, environment_of, find_rank
+from pytest_tfperf.training.rank import environment_of, find_rank
 
 WORKERS = {"worker": ["a:1", "b:1", "c:1"]}
 
@@ -28,16 +28,16 @@ def tf_config(cluster: Any, kind: str = "worker", index: Any = 0, **more: Any) -
 @pytest.mark.parametrize(
     ("environment", "numbers"),
     [
-        (tf_config(WORKERS), RankNumbers(0, 3)),
-        (tf_config(WORKERS, index=2), RankNumbers(2, 3)),
-        (tf_config(WORKERS, index="2"), RankNumbers(2, 3)),
-        (tf_config({"chief": ["a:1"], **WORKERS}, "chief"), RankNumbers(0, 4)),
-        (tf_config({"chief": ["a:1"], **WORKERS}, index=2), RankNumbers(3, 4)),
-        (tf_config({**WORKERS, "ps": ["d:1"], "evaluator": ["e:1"]}, index=1), RankNumbers(1, 3)),
+        (tf_config(WORKERS), (0, 3)),
+        (tf_config(WORKERS, index=2), (2, 3)),
+        (tf_config(WORKERS, index="2"), (2, 3)),
+        (tf_config({"chief": ["a:1"], **WORKERS}, "chief"), (0, 4)),
+        (tf_config({"chief": ["a:1"], **WORKERS}, index=2), (3, 4)),
+        (tf_config({**WORKERS, "ps": ["d:1"], "evaluator": ["e:1"]}, index=1), (1, 3)),
     ],
     ids=["first", "last", "index as text", "chief", "worker after a chief", "others are no ranks"],
 )
-def test_tf_config_counts_the_chief_and_then_the_workers(environment: dict[str, str], numbers: RankNumbers) -> None:
+def test_tf_config_counts_the_chief_and_then_the_workers(environment: dict[str, str], numbers: tuple[int, int]) -> None:
     assert find_rank(environment) == numbers
 
 
@@ -112,7 +112,7 @@ def test_any_tf_config_gives_a_rank_or_is_refused(config: Any) -> None:
     ids=["ours", "Open MPI", "MPICH", "Slurm", "Kubeflow Trainer", "Kubernetes"],
 )
 def test_each_starter_says_it_in_variables_of_its_own(rank: str, size: str) -> None:
-    assert find_rank({"PATH": "/bin", rank: "1", size: "4"}) == RankNumbers(1, 4)
+    assert find_rank({"PATH": "/bin", rank: "1", size: "4"}) == (1, 4)
 
 
 OURS = {"TFPERF_RANK": "3", "TFPERF_SIZE": "4"}
@@ -123,15 +123,15 @@ SLURM = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
 @pytest.mark.parametrize(
     ("environment", "numbers"),
     [
-        ({**OURS, **OPEN_MPI, **SLURM}, RankNumbers(3, 4)),
-        ({**SLURM, **OPEN_MPI}, RankNumbers(2, 3)),
-        ({**SLURM, "TFPERF_RANK": "3"}, RankNumbers(0, 1)),
-        ({**OURS, **tf_config(WORKERS, index=1)}, RankNumbers(1, 3)),
-        ({**OURS, "TF_CONFIG": ""}, RankNumbers(3, 4)),
+        ({**OURS, **OPEN_MPI, **SLURM}, (3, 4)),
+        ({**SLURM, **OPEN_MPI}, (2, 3)),
+        ({**SLURM, "TFPERF_RANK": "3"}, (0, 1)),
+        ({**OURS, **tf_config(WORKERS, index=1)}, (1, 3)),
+        ({**OURS, "TF_CONFIG": ""}, (3, 4)),
     ],
     ids=["ours", "mpirun within a Slurm job", "ours without a size", "TF_CONFIG", "an empty TF_CONFIG"],
 )
-def test_the_nearest_starter_is_believed(environment: dict[str, str], numbers: RankNumbers) -> None:
+def test_the_nearest_starter_is_believed(environment: dict[str, str], numbers: tuple[int, int]) -> None:
     assert find_rank(environment) == numbers
 
 

@@ -13,7 +13,7 @@ from building import build, window, workload_of
 
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline, loop_for
-from pytest_tfperf.training.make_data import make_tokens
+from pytest_tfperf.training.make_data import make_data
 from pytest_tfperf.training.strategies import strategy_for
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "texts"
-    make_tokens(folder, texts=600, shards=3, seed=1)
+    make_data("tokens", folder, count=600, shards=3, seed=1)
     return folder
 
 
@@ -49,7 +49,7 @@ def test_one_seed_gives_the_same_batches(cpus: list[str], texts: Path) -> None:
 
 
 def test_the_loss_of_a_transformer_falls_on_texts_that_it_can_learn(cpus: list[str], tmp_path: Path) -> None:
-    make_tokens(tmp_path, texts=2, shards=1, seed=1)
+    make_data("tokens", tmp_path, count=2, shards=1, seed=1)
     loaded_for = loaded(cpus[:1], tmp_path, model="jobs:bert_by_adam", batch_size=2)
     loop = loop_for(*loaded_for)
     first = window(loop, 2)
@@ -73,11 +73,11 @@ def test_a_model_of_images_is_refused_with_what_it_takes(cpus: list[str], texts:
 )
 def test_nothing_is_overwritten(texts: Path, counts: tuple[int, int], message: str) -> None:
     with pytest.raises(TfperfError, match=message):
-        make_tokens(texts, *counts, seed=1)
+        make_data("tokens", texts, *counts, seed=1)
 
 
 def test_one_seed_gives_the_same_files(texts: Path, tmp_path: Path) -> None:
-    make_tokens(tmp_path, texts=600, shards=3, seed=1)
+    make_data("tokens", tmp_path, count=600, shards=3, seed=1)
     assert [file.read_bytes() for file in sorted(tmp_path.iterdir())] == [
         file.read_bytes() for file in sorted(texts.iterdir())
     ]

@@ -103,7 +103,7 @@ import json, os, sys
 from pathlib import Path
 from pytest_tfperf.training.process import become_worker
 shown = os.dup(1)
-become_worker(Path(sys.argv[1]), dict(os.environ))
+become_worker(Path(sys.argv[1]), dict(os.environ), {})
 os.write(shown, json.dumps(dict(os.environ)).encode())
 """
     flags = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"

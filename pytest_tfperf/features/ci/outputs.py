@@ -35,45 +35,33 @@ def outputs(
 
     An output that can't be written gives a line, and does not keep the others from being written.
     """
-    yield from _github_summary(settings, result)
-    yield from _github_annotations(settings, result)
+    page_of_job = os.environ.get("GITHUB_STEP_SUMMARY")
+    if page_of_job and result.selection and not settings.collects_only:
+        yield from _write(Path(page_of_job), "Markdown summary", markdown(result, settings.rerun), appends=True)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        yield from _github_annotations(settings, result)
     if markdown_file is not None and not settings.collects_only:
-        yield _write(markdown_file, "Markdown summary", _markdown(settings, result))
+        yield from _write(markdown_file, "Markdown summary", markdown(result, settings.rerun))
     if comment_file is not None and result.selection:
-        text = comment(result, settings.rerun).encode(errors="backslashreplace")
-        yield _write(comment_file, "comment for a pull request", text)
+        yield from _write(comment_file, "comment for a pull request", comment(result, settings.rerun))
 
 
-def _write(path: Path, title: str, text: bytes) -> str:
-    """Write a file, and return a line about it."""
+def _write(path: Path, title: str, text: str, *, appends: bool = False) -> Iterator[str]:
+    """Write a file, or append to that of a GitHub job, and yield a line about it."""
+    content = text.encode(errors="backslashreplace")  # a test's id may hold half of a character
     try:
-        files.replace(path, text)
+        if appends:
+            with path.open("ab") as file:
+                file.write(content)
+        else:
+            files.replace(path, content)
+            yield f"{title}: {path}"
     except OSError as error:
-        return _failure(path, title, error)
-    return f"{title}: {path}"
-
-
-def _failure(path: str | Path, title: str, error: OSError) -> str:
-    return f"{path}: the {title} can't be written: {error.strerror}. Free space, or correct its permissions"
-
-
-def _github_summary(settings: Settings, result: SessionResult) -> list[str]:
-    """Append the Markdown summary to the page of a GitHub job, and return lines for the user."""
-    path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if path and result.selection and not settings.collects_only:
-        try:
-            with Path(path).open("ab") as file:
-                file.write(_markdown(settings, result))
-        except OSError as error:
-            return [_failure(path, "Markdown summary", error)]
-    return []
+        yield f"{path}: the {title} can't be written: {error.strerror}. Free space, or correct its permissions"
 
 
 def _github_annotations(settings: Settings, result: SessionResult) -> list[Line]:
     """Return workflow commands: GitHub reads them from the job's output and shows them beside source lines."""
-    if os.environ.get("GITHUB_ACTIONS") != "true":
-        return []
-
     lines = []
     for m, follows in zip(result.results, result.consequences, strict=True):
         if follows in _LEVELS and m.is_decided and m.test not in result.not_measured:
@@ -93,11 +81,6 @@ def _github_annotations(settings: Settings, result: SessionResult) -> list[Line]
     return lines
 
 
-def _markdown(settings: Settings, result: SessionResult) -> bytes:
-    text = markdown(result, settings.rerun)
-    return text.encode(errors="backslashreplace")  # a test's id may hold half of a character
-
-
 def _source(settings: Settings, result: SessionResult, test: str) -> tuple[str, int]:
     """Return a test's file, relative to the checkout, and its line."""
     selected = result.selection[test]
@@ -112,12 +95,8 @@ _IN_PROPERTIES = _IN_TEXT | str.maketrans({":": "%3A", ",": "%2C"})
 def annotation(level: str, text: str, *, title: str, file: str = "", line: int = 0) -> Line:
     """Return a workflow command, escaped as GitHub's toolkit does it (actions/toolkit, packages/core/src/command.ts).
 
-    Args:
-        level: "error", "warning" or "notice".
-        text: the message, of one or several lines.
-        title: the heading above the message.
-        file: path from the repository's root, "" if unknown.
-        line: in the file, from 1; 0 if unknown.
+    The level is "error", "warning" or "notice". The file is a path from the repository's root, "" if unknown, and its
+    lines count from 1.
 
     >>> annotation("error", "13.0 % slower", title="REGRESSED: a", file="test_a.py", line=3).text
     '::error file=test_a.py,line=3,title=REGRESSED%3A a::13.0 %25 slower'
@@ -137,7 +116,9 @@ Property = tuple[str, str | float]
 def properties(results: Sequence[Measurement]) -> list[Property]:
     """Return the properties of a test: `tfperf_outcome` is of its first call, `tfperf_2_outcome` of its second.
 
-    Fractions are signed: a change of -0.13 is 13 % slower. Unknown values are left out.
+    Fractions are signed: a change of -0.13 is 13 % slower. Unknown values are left out. Figures have names such as
+    "figure.loss" and "figure.loss.outcome"; a figure's own name has no dot, so no name is that of another property. A
+    comparison has b's value, and a's in place of the baseline.
     """
     all_properties: list[Property] = []
     for number, result in enumerate(results, 1):
@@ -163,24 +144,14 @@ def _facts(m: Measurement) -> dict[str, str | float | None]:
             "confirmed_change": verdict.confirmed_change if verdict else None,
             "threshold": -verdict.threshold if verdict and verdict.threshold else None,
         }
-    return facts | {"owner": m.owner or None, **_of_figures(m)}
-
-
-def _of_figures(m: Measurement) -> dict[str, str | float | None]:
-    """Return each figure's value, outcome, baseline and confirmed change by name; None for what is not known.
-
-    The change is a fraction of the baseline, as the throughput's; None where the baseline is 0. A comparison has b's
-    value, and a's in place of the baseline. Names are "figure.loss" and "figure.loss.outcome"; a figure's own name has
-    no dot, so no name is that of another property.
-    """
-    facts: dict[str, str | float | None] = {}
-    for verdict in m.figures:
-        name = f"figure.{verdict.figure.name}"
+    facts["owner"] = m.owner or None
+    for judged in m.figures:
+        name = f"figure.{judged.figure.name}"
         facts |= {
-            name: verdict.value,
-            f"{name}.outcome": verdict.outcome,
-            f"{name}.{'a' if m.other else 'baseline'}": verdict.compared_with,
-            f"{name}.confirmed_change": as_fraction(verdict, verdict.confirmed_change),
+            name: judged.value,
+            f"{name}.outcome": judged.outcome,
+            f"{name}.{'a' if m.other else 'baseline'}": judged.compared_with,
+            f"{name}.confirmed_change": as_fraction(judged, judged.confirmed_change),
         }
     return facts
 
@@ -205,7 +176,7 @@ _REFERENCE = re.compile(r"@(?=\w)|[#!](?=\d)")  # to a person, who would be noti
 
 def markdown(result: SessionResult, rerun: RerunCommand = FROM_ROOTDIR) -> str:
     """Return the summary, worst results first. Special characters in names are escaped."""
-    ordered = sorted(result.results, key=_urgency)
+    ordered = sorted(result.results, key=lambda m: (result_rank(m), _change(m) or 0.0))
     measured = [m for m in ordered if m.other is None]
     compared = [m for m in ordered if m.other is not None]
     tables = (
@@ -253,11 +224,6 @@ def _as_html(text: str) -> str:
     return _REFERENCE.sub(r"\g<0>&#8203;", html.escape(text, quote=False))
 
 
-def _urgency(m: Measurement) -> tuple[int, float]:
-    """A sort key: the worst outcome first, then the largest slowdown."""
-    return result_rank(m), _change(m) or 0.0
-
-
 def _measured(measurements: Sequence[Measurement]) -> list[Row]:
     heading, rows = measurement_rows(measurements)
     columns = ["outcome", "test", "workload", "topology", heading, "95 % CI"]
@@ -278,12 +244,8 @@ def _compared(measurements: Sequence[Measurement]) -> list[Row]:
 def _table(rows: Sequence[Row]) -> str:
     """Return a pipe table; a column without any value is left out."""
     names = [name for name in rows[0] if any(row[name] for row in rows)]
-    lines = [names, ["---"] * len(names), *([_cell(row[name]) for name in names] for row in rows)]
+    lines = [names, ["---"] * len(names), *([as_text(_short(row[name] or "")) for name in names] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _cell(text: str | None) -> str:
-    return as_text(_short(text or ""))
 
 
 def _short(text: str) -> str:
@@ -292,10 +254,11 @@ def _short(text: str) -> str:
 
 
 def _folded(messages: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Yield each message below its outcome and test, as long as there is room."""
+    """Yield each message below its outcome and test, where a click opens it, as long as there is room."""
     room, left_out = _MOST_BYTES, 0
     for word, test, text in messages:
-        block = _details(word, test, text)
+        summary = f"<summary>{word} {_as_html(_short(_one_line(test)))}</summary>"
+        block = f"<details>{summary}\n\n{code_block(text)}\n\n</details>"
         room -= len(block.encode(errors="replace"))
         if room < 0:
             left_out += 1
@@ -303,12 +266,6 @@ def _folded(messages: Iterable[tuple[str, str, str]]) -> Iterator[str]:
             yield block
     if left_out:
         yield f"{left_out} more messages do not fit here; pytest's report has all of them."
-
-
-def _details(word: str, test: str, text: str) -> str:
-    """Return a text that a click opens."""
-    summary = f"<summary>{word} {_as_html(_short(_one_line(test)))}</summary>"
-    return f"<details>{summary}\n\n{code_block(text)}\n\n</details>"
 
 
 # The comment on a pull request

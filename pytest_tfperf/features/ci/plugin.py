@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.bench.feature import Feature
-from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.core.setting import output_file
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.stores import files
 
@@ -19,23 +17,11 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.session_verdicts import SessionResult
     from pytest_tfperf.lines import Line
 
-MARKDOWN: Final[Setting[Path | None]] = Setting(
-    name="markdown",
-    default=None,
-    parse=parse.file,
-    help="file that gets the session's summary as Markdown",
+MARKDOWN: Final = output_file("markdown", "file that gets the session's summary as Markdown", is_option=False)
+COMMENT: Final = output_file(
+    "comment",
+    "file that gets the session's comment on a pull request, which `tfperf comment` writes there",
     is_option=False,
-    of_one_session=True,
-    is_output=True,
-)
-COMMENT: Final[Setting[Path | None]] = Setting(
-    name="comment",
-    default=None,
-    parse=parse.file,
-    help="file that gets the session's comment on a pull request, which `tfperf comment` writes there",
-    is_option=False,
-    of_one_session=True,
-    is_output=True,
 )
 
 

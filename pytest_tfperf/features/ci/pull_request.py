@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pytest_tfperf.core import plain_json
 from pytest_tfperf.web.api import NotPosted, Unavailable
-from pytest_tfperf.web.code_host import CodeHost
+from pytest_tfperf.web.code_host import GITHUB_TOKEN, GITLAB_TOKEN, CodeHost
 
 _PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
@@ -61,7 +61,7 @@ def _github(variables: Mapping[str, str]) -> tuple[CodeHost, str, str]:
         raise NotPosted(f"{event}, which GITHUB_EVENT_PATH names, can't be read: {why}") from None
     if not isinstance(number, int):
         raise NotPosted("this job is not of a pull request")
-    code_host = CodeHost.github(variables)
+    code_host = CodeHost.of(variables, GITHUB_TOKEN)
     issues = f"{code_host.root}/repos/{quote(variables['GITHUB_REPOSITORY'])}/issues"
     return code_host, f"{issues}/{number}/comments", f"{issues}/comments/{{id}}"
 
@@ -70,6 +70,6 @@ def _gitlab(variables: Mapping[str, str]) -> tuple[CodeHost, str, str]:
     project, number = (variables.get(f"CI_{name}") for name in ("PROJECT_ID", "MERGE_REQUEST_IID"))
     if not (project and number):
         raise NotPosted("this job is not of a pull request or merge request")
-    code_host = CodeHost.gitlab(variables)
+    code_host = CodeHost.of(variables, GITLAB_TOKEN)
     notes = f"{code_host.root}/projects/{quote(project, safe='')}/merge_requests/{quote(number, safe='')}/notes"
     return code_host, notes, f"{notes}/{{id}}"

@@ -158,14 +158,10 @@ def _of_session(record: SessionResult, now: str) -> Iterator[Event]:
 
 
 def pulse(machine: str, last: str | None, now: datetime, most_seconds: float, ahead: str = "") -> Event:
-    """Return whether a machine was measured lately.
+    """Return whether a machine was measured in the last `most_seconds`.
 
-    Args:
-        machine: its key.
-        last: the time of its last measurement; None where all of them lie ahead of the clock.
-        now: the time.
-        most_seconds: the longest that it may go without a measurement.
-        ahead: the time of its last measurement that lies ahead of the clock; "" for none.
+    `last` is the time of its last measurement, None where all of them lie ahead of the clock, and `ahead` that of the
+    last one that does, "" for none.
     """
     age = inf if last is None else max(0.0, (now - moment(last)).total_seconds())
     text = "never measured at a time before now" if last is None else f"last measured {_utc(last)}, {duration(age)} ago"

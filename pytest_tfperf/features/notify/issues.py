@@ -10,11 +10,10 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from pytest_tfperf.features.notify.channels import Channel
-from pytest_tfperf.features.notify.messages import event_lines, subject
-from pytest_tfperf.features.notify.news import Event, EventKind, Notification
+from pytest_tfperf.features.notify.news import Event, EventKind, Notification, event_lines, subject
 from pytest_tfperf.lines import code_block
 from pytest_tfperf.web.api import NotPosted
-from pytest_tfperf.web.code_host import CodeHost
+from pytest_tfperf.web.code_host import GITHUB_TOKEN, GITLAB_TOKEN, CodeHost
 
 LABEL: Final = "tfperf"
 _MARK: Final = "<!-- tfperf: "
@@ -25,16 +24,11 @@ _FOOTER: Final = "pytest-tfperf edits this text, and closes the issue when nothi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issues:
-    """The issues of a project.
+    """The issues of a project, listed at a URL.
 
-    Args:
-        code_host: GitHub or GitLab.
-        url: of the list of issues.
-        number: the field of an issue that its URL ends with.
-        text: the field of its text.
-        comments: what follows its URL where comments are posted.
-        labels: the label, in the form in which a new issue takes it.
-        closed, opened: the fields that close it, and open it again.
+    An issue's URL ends with its field `number`, and with `comments` where comments are posted. `text` is the field of
+    its text, `labels` the label in the form in which a new issue takes it, and `closed` and `opened` are the fields
+    that close it, and open it again.
     """
 
     code_host: CodeHost
@@ -55,7 +49,7 @@ class Issues:
         """
         if channel.kind == "github":
             own = "TFPERF_GITHUB_TOKEN"
-            host = CodeHost.github(variables, token=own if variables.get(own) else "GITHUB_TOKEN", what="issue")
+            host = CodeHost.of(variables, own if variables.get(own) else GITHUB_TOKEN, what="issue")
             return cls(
                 code_host=host,
                 url=f"{host.root}/repos/{quote(channel.target)}/issues",
@@ -66,7 +60,7 @@ class Issues:
                 closed={"state": "closed"},
                 opened={"state": "open"},
             )
-        host = CodeHost.gitlab(variables, what="issue")
+        host = CodeHost.of(variables, GITLAB_TOKEN, what="issue")
         return cls(
             code_host=host,
             url=f"{host.root}/projects/{quote(channel.target, safe='')}/issues",

@@ -19,8 +19,7 @@ from typing import Final
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.notify.channels import Channel
-from pytest_tfperf.features.notify.messages import counts, message
-from pytest_tfperf.features.notify.news import Event, Notification, Topic, after, untold
+from pytest_tfperf.features.notify.news import Event, Notification, Topic, after, counts, message, untold
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.stores import files, kept
 
@@ -32,14 +31,7 @@ _COMMAND_SECONDS: Final = SECONDS - 1
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A notification on its way to a channel.
-
-    Args:
-        channel: who gets it.
-        notification: the news.
-        taken: the events that the channel took so far.
-        faults: why it did not take the others; empty while it is on its way.
-    """
+    """A notification on its way to a channel: the events that it took so far, and why it did not take the others."""
 
     channel: Channel
     notification: Notification
@@ -96,12 +88,8 @@ def deliveries(
 ) -> tuple[list[Delivery], list[str]]:
     """Return what each channel does not know yet, and lines for the user.
 
-    Args:
-        channels: all of them.
-        events: the facts, as `news.untold` takes them.
-        folder: of the history, and of the file of what channels know.
-        session: as in `Notification`.
-        gone: gives the end of what a channel was told of and can't be well again, as of a deleted test; else None.
+    The events are the facts, as `news.untold` takes them, and the folder has the file of what channels know. `gone`
+    gives the end of what a channel was told of and can't be well again, as of a deleted test; else None.
 
     Raises:
         TfperfError: the file can't be used.
@@ -136,12 +124,9 @@ def _owners(event: Event) -> set[str]:
 
 
 def tell(found: Sequence[Delivery], folder: Path, root: Path) -> list[str]:
-    """Send all at the same time, note what was taken, and return a line for each channel.
+    """Send all that `deliveries` returned at the same time, note what was taken, and return a line for each channel.
 
-    Args:
-        found: what `deliveries` returned.
-        folder: as there.
-        root: the folder in which commands run.
+    Commands run in the folder `root`.
     """
     # Looking up a name may outlast any time limit, and nothing can end it; a daemon does not hold up the exit.
     threads = [threading.Thread(target=each.send, args=(root,), daemon=True) for each in found]

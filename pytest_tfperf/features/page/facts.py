@@ -58,12 +58,7 @@ def report_facts(
 
     No text of it has a URL's password or a control character.
 
-    Args:
-        result: the reported session's, or the measurements to report as one.
-        past: the history around it.
-        published: the documents' figures.
-        rerun: how to measure a test again.
-        scope: "since 2026-11-01" if the report is not about one session.
+    `published` are the documents' figures, and `scope` is "since 2026-11-01" if the report is not about one session.
     """
     now = list(worst_of_each(result.alone).values())
     keys = {key_of(m) for m in now}

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.bench.feature import Feature
-from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.core.setting import output_file
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.stores import files
 
@@ -16,26 +15,8 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.session_verdicts import SessionResult
 
-HTML: Final[Setting[Path | None]] = Setting(
-    name="html",
-    default=None,
-    parse=parse.file,
-    help="write a report of the session, one HTML file",
-    metavar="PATH",
-    of_one_session=True,
-    is_output=True,
-)
-
-
-JSON: Final[Setting[Path | None]] = Setting(
-    name="json",
-    default=None,
-    parse=parse.file,
-    help="write the session's result for scripts, one JSON file",
-    metavar="PATH",
-    of_one_session=True,
-    is_output=True,
-)
+HTML: Final = output_file("html", "write a report of the session, one HTML file")
+JSON: Final = output_file("json", "write the session's result for scripts, one JSON file")
 
 
 def prepare(settings: Settings) -> None:

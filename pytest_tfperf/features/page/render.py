@@ -6,7 +6,7 @@ Vega 0.8 MB, and the report would need none of their additional features.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
@@ -30,19 +30,15 @@ _SCRIPTS: Final = ("uPlot.iife.min.js", "elements.js", "small_charts.js", "chart
 
 def page(facts: Mapping[str, Any]) -> bytes:
     """Render the report as one HTML file; all texts of the facts are escaped, and labels are shortened."""
+    measured = {row["document"] for row in facts["documents"] if row["here"] is not None}
+    documents = [row for row in facts["documents"] if row["document"] in measured]  # the others are many
     text = _template().render(
-        facts=_with_short_labels({**facts, "documents": _measured_documents(facts["documents"])}),
+        facts=_with_short_labels({**facts, "documents": documents}),
         styles=[_asset(name) for name in _STYLES],
         # The page contains uPlot, so it must contain its licence.
         scripts=[f"/* {_asset(_LICENCE)} */", *(_asset(name) for name in _SCRIPTS)],
     )
     return text.encode(errors="backslashreplace")  # an environment variable may hold a lone surrogate
-
-
-def _measured_documents(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Leave out documents of which no figure was measured here: they are many."""
-    measured = {row["document"] for row in rows if row["here"] is not None}
-    return [row for row in rows if row["document"] in measured]
 
 
 @cache

@@ -44,7 +44,7 @@ def session_ended(session: Session, result: SessionResult) -> list[str]:
     return [said] if said else []
 
 
-def push_new(folder: Path, url: HistoryUrl, seconds: float = SESSION_SECONDS) -> str:
+def push_new(folder: Path, url: HistoryUrl) -> str:
     """Send what earlier pushes did not deliver; returns why some of it was not sent, "" where all was.
 
     Rows that arrived within the time stay. The process is killed then, because a driver may wait for a name
@@ -58,11 +58,11 @@ def push_new(folder: Path, url: HistoryUrl, seconds: float = SESSION_SECONDS) ->
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=seconds,
+            timeout=SESSION_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"history not sent whole: {url} took more than {seconds:g} s. The next push sends the rest"
+        return f"history not sent whole: {url} took more than {SESSION_SECONDS:g} s. The next push sends the rest"
     if done.returncode == 0:
         return ""
     said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
