@@ -54,12 +54,13 @@ class RerunQueue:
             self._calls[test] = []
         self._waiting.discard(test)
 
-    def earlier(self, test: str, index: int, asked: str) -> Measurement | None:
+    def earlier(self, test: str, index: int, machine: str, *sides: tuple[Subject, str]) -> Measurement | None:
         """Return the earlier result of the test's call `index` (from 0); None if the call did not run before.
 
         Args:
             test, index: the call.
-            asked: what the call asks for now, in the words of `asked_for`.
+            machine: where the call measures now.
+            sides: the workload that it measures and its topology, or two that are compared.
 
         Raises:
             TfperfError: the test makes other calls than before.
@@ -69,7 +70,8 @@ class RerunQueue:
             return None
         before = calls[index].result
         other = [(before.other.workload, before.other.topology or before.topology)] if before.other else []
-        gave = asked_for(before.machine, *other, (before.workload, before.topology))
+        gave = _described(before.machine, *other, (before.workload, before.topology))
+        asked = _described(machine, *sides)
         if gave != asked:
             raise TfperfError(
                 f"call {index + 1} of this test measured {gave} when it ran first, and asks for {asked} now",
@@ -130,8 +132,7 @@ def runs_missing(result: Measurement) -> int:
     return each * max(wants.count - len(taken), 0)
 
 
-def asked_for(machine: str, *sides: tuple[Subject, str]) -> str:
-    """Describe what a call measures: a workload and its topology, or two that are compared."""
+def _described(machine: str, *sides: tuple[Subject, str]) -> str:
     workloads = " against ".join(workload.id for workload, _ in sides)
     topologies = " against ".join(dict.fromkeys(topology for _, topology in sides))
     return f"{workloads} on {topologies} of {machine}"

@@ -18,7 +18,6 @@ from pytest_tfperf.bench.windows import StepProfiler, interleave, time_windows, 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
-from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, RETRACES
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
@@ -133,7 +132,13 @@ class RunEngine:
                     run = with_figures(run, training, plan)
                 if run.disturbance is None and self._sampled:
                     run = self._profiled(side, training, job, run)
-            run = self._observed(run, observation, before)
+            run = observation.of(run, before)
+            if run.disturbance is not None:
+                self._observer.disturbed(run.disturbance)
+            environment = {**run.environment, **observation.environment}
+            if observation.telemetry is not None and observation.telemetry.gpus:
+                environment["log_warnings"] = log_warnings(run.log)
+            run = replace(run, environment=environment)
         if job is None:
             celsius = [max(known) for poll in run.polls if (known := temperatures(poll))]
             if self.warm_up.was_cold(devices.gpu_uuids, celsius, time.monotonic() - began):
@@ -209,13 +214,7 @@ class RunEngine:
                 pair = interleave(training["a"], training["b"], plan, self._observer.phase, b_first=b_first)
             runs = {"a": pair.a, "b": pair.b}
             for name, run in runs.items():
-                run = with_figures(run, training[name], plan)
-                run = replace(
-                    run,
-                    telemetry=observation.telemetry,
-                    polls=observation.polls,
-                    disturbance=observation.disturbance or before,
-                )
+                run = observation.of(with_figures(run, training[name], plan), before)
                 runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
             return replace(pair, a=runs["a"], b=runs["b"])
 
@@ -287,21 +286,6 @@ class RunEngine:
         self._observer.phase("step profile")
         profiler = self._profilers.setdefault(side.launcher, StepProfiler())
         return replace(run, step_profile=profiler.profile(training, job, run_value(run).examples_per_sec))
-
-    def _observed(self, run: Run, observation: Observation, before: Disturbance | None) -> Run:
-        """Add to a run the observation of the machine during the run, and a disturbance before it."""
-        disturbance = run.disturbance or observation.disturbance or before
-        if disturbance is not None:
-            self._observer.disturbed(disturbance)
-        on_gpus = observation.telemetry is not None and observation.telemetry.gpus
-        warned = {"log_warnings": log_warnings(run.log)} if on_gpus else {}
-        return replace(
-            run,
-            environment={**run.environment, **observation.environment, **warned},
-            telemetry=observation.telemetry,
-            polls=observation.polls,
-            disturbance=disturbance,
-        )
 
     @contextmanager
     def _named(self, *sides: Side) -> Iterator[None]:

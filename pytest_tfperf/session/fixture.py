@@ -12,7 +12,6 @@ from functools import partial
 from typing import Literal
 
 from pytest_tfperf.bench.comparing import OtherSide, compare
-from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key
@@ -254,8 +253,8 @@ class ThroughputFixture:
         queue, index, side = self._state.queue, self._calls, sides[-1]
         if not isinstance(side.name, str) or not side.name.isprintable() or side.name != side.name.strip():
             raise TfperfError(f"name={side.name!r} of {side.workload.id}: give it as a line of text, as in 'small-cnn'")
-        asked = asked_for(side.topology.machine, *((each.workload, each.topology.shape) for each in sides))
-        result = queue.earlier(self._test, index, asked)
+        asked = [(each.workload, each.topology.shape) for each in sides]
+        result = queue.earlier(self._test, index, side.topology.machine, *asked)
         if result is None or not result.is_decided:
             try:
                 result = take(result)
@@ -322,15 +321,17 @@ class ThroughputFixture:
         asked, settings = figures_of(also, of_a_program=of_a_program), self._state.settings
         default: list[Figure] = []
         if of_suite:
-            default = [figure for feature in self._state.features.values() for figure in feature.figures(settings)]
+            for feature in self._state.features.values():
+                default += feature.figures(settings)
         return () if settings.smoke else with_default(asked, default, of_a_program=of_a_program)
 
     def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...], *subjects: Subject) -> Plan:
         settings = self._state.settings
-        programs = [subject for subject in subjects if isinstance(subject, Command)]
-        plan = settings.plan(steps, WARMUP_READINGS if programs else warmup_steps, also=also)
-        if not programs:
+        if isinstance(subjects[0], Workload):
+            plan = settings.plan(steps, warmup_steps, also=also)
             return ONE_WINDOW if settings.smoke else plan
+        programs = [subject for subject in subjects if isinstance(subject, Command)]
+        plan = settings.plan(steps, WARMUP_READINGS, also=also)
         if warmup_steps is not None:
             raise WorkloadError(
                 f"{programs[0]}: warmup_steps is of a workload; a program's first reading is its warm-up"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.bench.rerun_queue import RerunQueue, asked_for
+from pytest_tfperf.bench.rerun_queue import RerunQueue
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Want, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import TEST, WORKLOAD, interleaved, measurement, verdict
 
-ASKED = asked_for("box", (WORKLOAD, "1x8"))
+SIDE = WORKLOAD, "1x8"
 
 
 def in_doubt() -> Measurement:
@@ -45,13 +45,13 @@ def test_a_deferred_test_finds_what_each_call_measured() -> None:
     queue = queue_with(first, second)
     queue.defer(TEST)
     queue.begin(TEST)
-    assert [queue.earlier(TEST, index, ASKED) for index in (0, 1, 2)] == [first, second, None]
+    assert [queue.earlier(TEST, index, "box", SIDE) for index in (0, 1, 2)] == [first, second, None]
 
 
 def test_a_test_that_was_not_deferred_starts_from_nothing() -> None:
     queue = queue_with(settled())
     queue.begin(TEST)
-    assert queue.earlier(TEST, 0, ASKED) is None
+    assert queue.earlier(TEST, 0, "box", SIDE) is None
 
 
 def test_a_test_that_makes_other_calls_is_refused_with_both_named() -> None:
@@ -61,7 +61,7 @@ def test_a_test_that_makes_other_calls_is_refused_with_both_named() -> None:
     with pytest.raises(
         TfperfError, match=r"call 1 .* measured .* on 1x8 of box .* asks for .* against .* now"
     ) as caught:
-        queue.earlier(TEST, 0, asked_for("box", (WORKLOAD, "1x8"), (WORKLOAD, "1x8")))
+        queue.earlier(TEST, 0, "box", SIDE, SIDE)
     assert "the same calls each time" in str(caught.value)
 
 
@@ -77,7 +77,7 @@ def test_a_comparison_is_found_again() -> None:
     queue, done = RerunQueue(None), interleaved()
     queue.begin(TEST)
     queue.keep(TEST, 0, done)
-    assert queue.earlier(TEST, 0, asked_for("box", (WORKLOAD, "1x8"), (WORKLOAD, "1x8"))) is done
+    assert queue.earlier(TEST, 0, "box", SIDE, SIDE) is done
 
 
 def test_the_history_keeps_the_latest_result_of_a_call_only(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ PROGRAM = """
 TESTS = """
     import sys
     import pytest
+    from pytest_tfperf import Command
 
     @pytest.mark.gpu
     def test_program(throughput, gpu_topology):
