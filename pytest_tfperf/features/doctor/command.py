@@ -14,6 +14,7 @@ from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, fol
 from pytest_tfperf.console.output import show, show_json
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_UNFIT
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
 from pytest_tfperf.reports.numbers import counted
@@ -33,7 +34,7 @@ def add_to(commands: Commands) -> None:
         "check whether this machine is fit to measure, and show the commands that fix it",
         examples=("tfperf doctor", "tfperf doctor --seconds 30", "tfperf doctor && pytest perf_tests"),
         statuses=_STATUSES,
-        parents=[folder("--dir", ".tfperf", "folder of the history, whose disk is checked")],
+        parents=[folder(Settings.dir, "folder of the history, whose disk is checked")],
     )
     doctor.add_argument(
         "--seconds", type=float, default=3.0, metavar="N", help="how long to watch other processes (default: 3)"
