@@ -73,11 +73,7 @@ def refusal_of(folder: Path) -> str:
 
 
 def require_repository(folder: Path, wanted_by: str) -> Path:
-    """The root of the repository that a folder is in.
-
-    Args:
-        folder: where the tests are.
-        wanted_by: the option that needs it, for the message.
+    """The root of the repository that a folder is in, for the option that needs it.
 
     Raises:
         TfperfError: there is none, git is missing or refuses to read it, or nothing was committed yet.
@@ -136,18 +132,11 @@ def _is_root(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit.
+    """A commit; its subject is the first line of its message."""
 
-    Args:
-        hash: all of its digits.
-        author: name and address.
-        date: of the commit, YYYY-MM-DD.
-        subject: the first line of its message.
-    """
-
-    hash: str
-    author: str
-    date: str
+    hash: str  # all of its digits
+    author: str  # name and address
+    date: str  # YYYY-MM-DD
     subject: str
 
     @property
