@@ -159,11 +159,6 @@ class Figure:
         return _BUILT_IN.get(self.name, _OF_USERS)
 
     @property
-    def more_and_less(self) -> tuple[str, str]:
-        """A message's words for a rise and a fall: "longer", "shorter"."""
-        return self.definition.more_and_less
-
-    @property
     def words(self) -> Mapping[str, str]:
         """A message's words for the figure and its changes, by placeholder."""
         return _WORDS_OF_RATE if self.name == RATE else _WORDS
