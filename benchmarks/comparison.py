@@ -33,9 +33,9 @@ from pytest_tfperf.core.throughput import robust_mean
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.judging.evidence import OF_RATES
 from pytest_tfperf.judging.noise import accepted_rise, accepted_slowdown
 from pytest_tfperf.judging.pairs import PairsTest, Terms
-from pytest_tfperf.judging.sides import OF_RATES
 from pytest_tfperf.judging.validity import disturbance_in, in_steady_state
 from pytest_tfperf.workers.launcher import Launcher
 

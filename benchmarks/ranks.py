@@ -27,9 +27,9 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.features.cluster.engines.slurm import Slurm
 from pytest_tfperf.features.cluster.nodes import ClusterNodes
 from pytest_tfperf.features.cluster.plugin import Listen
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.workers.processes import Interpreter
 from pytest_tfperf.workers.training_run import TrainingRun
 
 BY_HAND = Path(__file__).with_name("horovod_by_hand.py")

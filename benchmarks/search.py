@@ -17,9 +17,9 @@ from scipy.stats import binomtest
 
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Tolerance
 from pytest_tfperf.features.bisect.search import candidates, error_rates, is_slow, next_state, threshold_of
+from pytest_tfperf.judging.evidence import OF_RATES
 from pytest_tfperf.judging.noise import accepted_slowdown
 from pytest_tfperf.judging.pairs import PairsTest, Terms
-from pytest_tfperf.judging.sides import OF_RATES
 
 TRUTHS = ((0.01, -0.05), (0.01, -0.1), (0.02, -0.05), (0.04, -0.1), (0.08, -0.2))  # (sb, loss)
 TOLERANCE = Tolerance.of(0.02)

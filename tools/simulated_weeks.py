@@ -34,7 +34,7 @@ from pytest_tfperf.judging.breakdown import breakdown
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.lasting_changes import changes_of
-from pytest_tfperf.judging.session_effects import CommonDrift, common_drift, first_windows_change
+from pytest_tfperf.judging.session_effects import CommonDrift, common_drift, of_first_windows
 from pytest_tfperf.judging.target import Target, target_for
 from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
@@ -182,7 +182,11 @@ def session_of(
     levels = {test: _level(test, machine, day, changes) for test in tests}
     first = {test: _run(test, machine, day, random, levels[test]) for test in tests}
     drift = common_drift(
-        [first_windows_change(run, row) for t, run in first.items() if (row := references[t].baseline) is not None]
+        [
+            of_first_windows(run).log_rate - math.log(row.value)
+            for t, run in first.items()
+            if (row := references[t].baseline) is not None
+        ]
     )
     measured = []
     for number, test in enumerate(tests):

@@ -87,7 +87,9 @@ def live_through(folder: Path, team: str = "") -> None:
     for machine in (GPU_MACHINE, CPU_MACHINE):
         store.update(machine, baseline_rows(machine, _tests(machine)))
     for day in range(DAYS):
-        for machine in [GPU_MACHINE] if day in AWAY else [GPU_MACHINE, CPU_MACHINE]:
+        for machine in (GPU_MACHINE, CPU_MACHINE):
+            if machine == CPU_MACHINE and day in AWAY:
+                continue
             place = folder / (machine if team else ".tfperf")
             append(History(place / "history.sqlite"), measured(machine, day, folder))
             tell("notify", "--history", str(place))
@@ -95,9 +97,10 @@ def live_through(folder: Path, team: str = "") -> None:
                 run("history", "--history", str(place), "push", team)
         with standing_at(FIRST_DAY.replace(hour=9) + timedelta(days=day)):
             tell("notify", "--silent-for", "26h", *(["--history", team] if team else []))
-            for test, until in UNTIL.items() if day == ACKNOWLEDGED_ON else ():
+            if day == ACKNOWLEDGED_ON:
                 history = ["--history", str(folder / GPU_MACHINE)] if team else []
-                run("ack", test, "--until", until, "--why", "upstream bug 123", *history)
+                for test, until in UNTIL.items():
+                    run("ack", test, "--until", until, "--why", "upstream bug 123", *history)
 
 
 def _tests(machine: str) -> list[SimulatedTest]:
@@ -107,7 +110,8 @@ def _tests(machine: str) -> list[SimulatedTest]:
 
 def measured(machine: str, day: int, folder: Path) -> list[Measurement]:
     """A machine's session; its verdicts know what is acknowledged, as in a real one."""
-    known = {(one.machine, one.test, one.figure): one for one in acknowledgements.read(folder / "baselines")}
+    entries = acknowledgements.read(folder / "baselines")
+    known = {(entry.machine, entry.test, entry.figure): entry for entry in entries}
     return [
         replace(
             m,
@@ -124,8 +128,8 @@ def measured(machine: str, day: int, folder: Path) -> list[Measurement]:
 
 def append(history: History, session: Sequence[Measurement]) -> None:
     """Add a session to a history."""
-    for one in session:
-        history.append(one)
+    for measurement in session:
+        history.append(measurement)
 
 
 def run(*arguments: str) -> str:

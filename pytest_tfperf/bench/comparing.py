@@ -34,8 +34,8 @@ from pytest_tfperf.judging.pairs import MIN_PAIRS, Terms
 from pytest_tfperf.lines import Line
 from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.processes import Interpreter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

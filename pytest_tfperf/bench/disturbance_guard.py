@@ -153,25 +153,16 @@ def watch_idly() -> Telemetry | None:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The disturbance of the machine before baselines are recorded.
+    """The disturbance of the machine before baselines are recorded."""
 
-    Args:
-        refused: a disturbance beyond the user's limits, or None.
-        accepted: a disturbance beyond the usual limits only, or None.
-    """
-
-    refused: Disturbance | None = None
-    accepted: Disturbance | None = None
+    refused: Disturbance | None = None  # beyond the user's limits
+    accepted: Disturbance | None = None  # beyond the usual limits only
 
 
 def look_before_recording(limits: DisturbanceLimits, look: Callable[[], Telemetry | None] = watch_idly) -> Load:
     """Return the load that decides whether a run would count now.
 
     A disturbance must show in as many looks as a test has tries: a mail client has started within a second.
-
-    Args:
-        limits: the user's.
-        look: samples the machine.
     """
     beyond: Disturbance | None = None
     for _ in range(TRIES):
@@ -213,10 +204,6 @@ class Warmed:
     is_steady: bool
 
 
-Temperatures = Callable[[], Sequence[int] | None]
-"""Returns each GPU's temperature in degrees Celsius; empty if the driver gives none, None if it was not read yet."""
-
-
 class GpuWarmUp:
     """Warms up each GPU once in a session, before or by its first run.
 
@@ -235,13 +222,13 @@ class GpuWarmUp:
         self._cold_runs: dict[tuple[str, ...], Warmed] = {}
         self.done: list[Warmed] = []
 
-    def of(self, uuids: Sequence[str], temperatures: Temperatures, phase: Callable[[str], None]) -> Callable[[], bool]:
+    def of(
+        self, uuids: Sequence[str], temperatures: Callable[[], Sequence[int] | None], phase: Callable[[str], None]
+    ) -> Callable[[], bool]:
         """Return a function to call after each window of a run's warm-up, which tells whether the run's GPUs are warm.
 
-        Args:
-            uuids: of the GPUs; none on CPUs.
-            temperatures: reads the GPUs' temperatures.
-            phase: called with a text that gives the temperature.
+        `temperatures` returns each GPU's in degrees Celsius; empty if the driver gives none, None if it was not read
+        yet. `phase` is called with a text that gives the temperature.
         """
         if self._most_seconds == 0 or self._warm.issuperset(uuids):
             return lambda: True
@@ -270,7 +257,6 @@ class GpuWarmUp:
         than the warm-up of a worker, and mostly one run in a session.
 
         Args:
-            uuids: of the GPUs.
             celsius: the warmest GPU's temperature in each second that was timed; empty if no driver gives it.
             seconds: how long the run took with its start.
         """

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict
     from pytest_tfperf.lines import Line
-    from pytest_tfperf.workers.interpreters import Interpreter
     from pytest_tfperf.workers.launcher import Launcher, Nodes, ReferenceEnvironments
+    from pytest_tfperf.workers.processes import Interpreter
 
 T = TypeVar("T")
 

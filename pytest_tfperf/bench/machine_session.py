@@ -16,7 +16,7 @@ from pytest_tfperf.bench.task import Call, Task
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair, Run
-from pytest_tfperf.core.throughput import run_value, summarise
+from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Against, Noise
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.noise import mean_square, noise_of
@@ -27,9 +27,8 @@ from pytest_tfperf.judging.session_effects import (
     SessionVariance,
     change_of_others,
     common_drift,
-    first_windows,
-    first_windows_change,
     noise_of_changes,
+    of_first_windows,
     session_variance,
 )
 
@@ -81,8 +80,9 @@ class MachineSession:
         """Use a first run for the common drift, if its test has a row of this machine."""
         row = task.target.baseline
         if row is not None and task.target.is_own_row:
-            self._first_changes[task.call] = first_windows_change(run, row)
-            self._first_errors.append(run_value(first_windows(run)).error)
+            first = of_first_windows(run)
+            self._first_changes[task.call] = first.log_rate - math.log(row.value)
+            self._first_errors.append(first.error)
             if task.reference_environment is not None:
                 self._with_reference[task.call] = task
 

@@ -43,9 +43,9 @@ from pytest_tfperf.revisions.git import commit_of
 from pytest_tfperf.stores import acknowledgements
 from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, Nodes, ReferenceEnvironments
 from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.workers.processes import Interpreter
 
 MOST_LOCAL_NODES: Final = 64
 """Processes of this machine that may stand for nodes: each takes about 400 MB and a thread for each device."""

@@ -138,7 +138,7 @@ def compared(plan: Plan, pairs: Sequence[Pair], terms: Terms) -> tuple[Verdict, 
         replace(
             of_rate,
             figure=figure,
-            values=(),
+            terms=replace(terms, at_least=None),  # of the throughput
             rank=_rank(figure, b),
             places=_places(figure, [run for pair in pairs for run in (pair.a, pair.b)]),
             suspects=len(plan.also),

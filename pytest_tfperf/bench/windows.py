@@ -51,13 +51,7 @@ def interleave(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *
     """Warm both up, then time windows A B, B A, A B, ...: the order is swapped each time, so that drift cancels.
 
     Unlike in `time_windows`, no window is queued ahead: it would run at the same time as the other side's window. So
-    the workloads must satisfy `can_interleave_windows`.
-
-    Args:
-        a, b: two ready workers, which share the devices.
-        plan: the steps of each worker.
-        progress: called with a line of text for each round.
-        b_first: b takes the first window.
+    the workloads must satisfy `can_interleave_windows`. The two workers are ready, and share the devices.
 
     Raises:
         MeasurementError: from either worker.
@@ -247,13 +241,7 @@ class StepProfiler:
         self._multiply_adds: dict[object, int | None] = {}  # of each model, forward
 
     def profile(self, training: TrainingRun, job: Job, examples_per_sec: float) -> StepProfile | None:
-        """Return the profile of the worker's step; None if that fails, because the windows are already measured.
-
-        Args:
-            training: the worker, after its last window.
-            job: the job that it trains.
-            examples_per_sec: the throughput of its windows.
-        """
+        """Return the profile of the worker's step; None if that fails, because the windows are already measured."""
         devices, workload = job.devices, job.workload
         kind = (devices.kind, devices.gpu_uuids[:1], workload.precision, workload.tf32, job.ranks)
         model = (workload.model, workload.unit, workload.tokens_of)

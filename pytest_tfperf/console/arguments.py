@@ -14,6 +14,8 @@ from pytest_tfperf.console.measured_test import filtered_test
 from pytest_tfperf.console.session_settings import folder_setting
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.history_url import place_of
+from pytest_tfperf.core.setting import Setting, variable
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError, one_of
 
 if TYPE_CHECKING:
@@ -60,16 +62,17 @@ def add_command(
     return parser
 
 
-def folder(option: str, default: str, what: str) -> argparse.ArgumentParser:
+def folder(setting: Setting[Path], what: str) -> argparse.ArgumentParser:
     """A parent parser with an option that takes a folder; the default is the same as a session's here."""
     parser = argparse.ArgumentParser(add_help=False)
-    name = option.removeprefix("--")
+    name = setting.name
     parser.add_argument(
-        option,
+        f"--{name}",
         type=Path,
-        default=folder_setting(name, default),
+        default=folder_setting(setting),
         metavar="DIR",
-        help=f"{what} (default: the variable TFPERF_{name.upper()}, pytest's ini value tfperf_{name}, or {default}/)",
+        help=f"{what} (default: the variable {variable(name)}, pytest's ini value tfperf_{name}, "
+        f"or {setting.default}/)",
     )
     return parser
 
@@ -84,7 +87,7 @@ def history_place(*, is_action: bool = False) -> argparse.ArgumentParser:
     parser.add_argument(
         "--history",
         "--dir",
-        default=argparse.SUPPRESS if is_action else str(folder_setting("dir", ".tfperf")),
+        default=argparse.SUPPRESS if is_action else str(folder_setting(Settings.dir)),
         metavar="DIR|URL",
         help="folder of the history, or a team's server, postgresql://HOST/DATABASE (default: the variable TFPERF_DIR, "
         "pytest's ini value tfperf_dir, or .tfperf/)",

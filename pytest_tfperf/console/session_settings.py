@@ -5,16 +5,14 @@ from __future__ import annotations
 import configparser
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from pytest_tfperf.core.setting import folder, parsed, variable
+from pytest_tfperf.core.setting import Origin, RawSetting, Setting, T, variable
 from pytest_tfperf.errors import TfperfError, worded
-
-T = TypeVar("T")
 
 FILES: Final = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 """The files in which pytest looks for its configuration, in its order."""
@@ -102,27 +100,26 @@ def root() -> Path:
     return ini.path.parent if ini else _root_without_settings(Path.cwd())
 
 
-def setting(name: str, parse: Callable[[str], T]) -> T | None:
-    """The value of the variable `TFPERF_NAME`, else of the ini value `tfperf_name`; None for neither.
+def setting(wanted: Setting[T]) -> T:
+    """The value of a setting: of its variable, else of its ini value, else its default.
 
     Raises:
         TfperfError: the value is empty or not allowed, or as `root`.
     """
-    if (text := os.environ.get(variable(name))) is not None:
-        return parsed(text, f"environment variable {variable(name)}", parse, None)
-    ini = _read(Path.cwd())
-    if ini is None or (text := ini.values.get(f"tfperf_{name}")) is None:
-        return None
-    return parsed(text, f"{ini.path}: tfperf_{name}", parse, None)
+    text, origin, file = os.environ.get(variable(wanted.name)), Origin.VARIABLE, ""
+    if text is None and (ini := _read(Path.cwd())) is not None:
+        text, origin, file = ini.values.get(f"tfperf_{wanted.name}"), Origin.INI_FILE, str(ini.path)
+    value: T = wanted.default if text is None else RawSetting(wanted, origin, text, file).value
+    return value
 
 
-def folder_setting(name: str, default: str) -> Path:
+def folder_setting(wanted: Setting[Path]) -> Path:
     """A folder of the session, relative to the current folder where it lies below.
 
     Raises:
         TfperfError: as `setting`.
     """
-    path = root() / (setting(name, folder) or default)
+    path = root() / setting(wanted)
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final
 
 from pytest_tfperf.core.telemetry import Throttle
 
@@ -70,13 +69,6 @@ class DisturbanceLimits:
     swap_bytes_per_sec: float = 2**20
     gpu_utilisation_fraction: float = 0.05
     gpu_samples_fraction: float = 0.25
-
-    @classmethod
-    def accepting(cls, busy: float) -> Self:
-        """Return the limits for this value of `tfperf_busy`."""
-        # A machine that other processes may keep busy may also swap for them.
-        swap = math.inf if busy == 1 else cls().swap_bytes_per_sec
-        return cls(other_cpu_fraction=busy, steal_fraction=busy, swap_bytes_per_sec=swap)
 
 
 OF_BUSY_MACHINES: Final = (DisturbanceKind.OTHER_PROCESSES, DisturbanceKind.STEAL, DisturbanceKind.SWAPPING)

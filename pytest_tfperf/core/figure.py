@@ -344,12 +344,13 @@ def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
         raise WorkloadError(
             f"also={asked!r:.80} must be a tuple of names and Figure(...), as in ('peak_memory', 'loss')"
         )
-    figures = tuple(_figure(given, of_a_program=of_a_program) for given in asked)
-    names = [figure.name for figure in figures]
-    for name in names:
-        if names.count(name) > 1:
-            raise WorkloadError(f"also: {name} is given twice: give each figure once")
-    return figures
+    figures: dict[str, Figure] = {}
+    for given in asked:
+        figure = _figure(given, of_a_program=of_a_program)
+        if figure.name in figures:
+            raise WorkloadError(f"also: {figure.name} is given twice: give each figure once")
+        figures[figure.name] = figure
+    return tuple(figures.values())
 
 
 def at_fixed_steps(name: str, place: str = "") -> str:
@@ -385,9 +386,11 @@ def require_fixed_places(figures: Iterable[Figure]) -> None:
 
 def with_default(asked: Sequence[Figure], default: Sequence[Figure], *, of_a_program: bool) -> tuple[Figure, ...]:
     """Return a test's figures, and those of the suite's default that apply to it and that it does not give itself."""
-    own = {figure.name for figure in asked}
-    applicable = [figure for figure in default if figure.is_of_programs or not of_a_program]
-    return (*asked, *(figure for figure in applicable if figure.name not in own))
+    figures = {figure.name: figure for figure in asked}
+    for figure in default:
+        if figure.is_of_programs or not of_a_program:
+            figures.setdefault(figure.name, figure)
+    return tuple(figures.values())
 
 
 def _figure(given: object, *, of_a_program: bool) -> Figure:

@@ -16,7 +16,6 @@ class Job:
     """The work of one worker, or of several ranks together.
 
     Args:
-        workload: what to train.
         devices: the devices of each node, or of a single worker.
         nodes: how many machines train together.
         seed: of the initial weights and synthetic data.

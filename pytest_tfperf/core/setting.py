@@ -131,41 +131,26 @@ class RawSetting:
         """The parsed value.
 
         Raises:
-            TfperfError: as `parsed`.
+            TfperfError: the text is empty or not allowed; names the setting and the allowed values.
         """
-        return parsed(self.text, str(self), self.setting.parse, self.setting.default)
+        if not self.text.strip():  # an unset variable in a CI file must not switch off what the file asks for
+            raise TfperfError(
+                f"{self} is empty: a shell or CI variable in it may not be set",
+                next_step=f"Give a value, or leave it out; {DEFAULT} stands for the default",
+            )
+        if self.text == DEFAULT:
+            return self.setting.default
+        try:
+            return self.setting.parse(self.text)
+        except TfperfError as error:
+            raise error.at(str(self)) from None
+        except ValueError as error:
+            raise TfperfError(f"{self}: {shortened(self.text)!r} {error}") from None
 
 
 def variable(name: str) -> str:
     """Return the environment variable of a setting."""
     return f"TFPERF_{name.upper()}"
-
-
-def parsed(text: str, given: str, parse: Callable[[str], T], default: T) -> T:
-    """Parse a text that the user gave for a setting.
-
-    Args:
-        text: the text.
-        given: the name of the setting in messages, as str(`RawSetting`).
-        parse: as in `Setting`.
-        default: the value of `none`.
-
-    Raises:
-        TfperfError: the text is empty or not allowed; names the setting and the allowed values.
-    """
-    if not text.strip():  # an unset variable in a CI file must not switch off what the file asks for
-        raise TfperfError(
-            f"{given} is empty: a shell or CI variable in it may not be set",
-            next_step=f"Give a value, or leave it out; {DEFAULT} stands for the default",
-        )
-    if text == DEFAULT:
-        return default
-    try:
-        return parse(text)
-    except TfperfError as error:
-        raise error.at(given) from None
-    except ValueError as error:
-        raise TfperfError(f"{given}: {shortened(text)!r} {error}") from None
 
 
 def _number(kind: type[int] | type[float], allows: Callable[[float], bool], says: str) -> Callable[[str], Any]:

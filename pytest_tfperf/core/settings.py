@@ -250,7 +250,9 @@ class Settings:
         """The limits from which other work on the machine, or heat, disturbs a run."""
         from pytest_tfperf.core.disturbance import DisturbanceLimits
 
-        return DisturbanceLimits.accepting(self.busy)
+        # A machine that other processes may keep busy may also swap for them.
+        swap = math.inf if self.busy == 1 else DisturbanceLimits().swap_bytes_per_sec
+        return DisturbanceLimits(other_cpu_fraction=self.busy, steal_fraction=self.busy, swap_bytes_per_sec=swap)
 
     @property
     def shown_baselines(self) -> str:

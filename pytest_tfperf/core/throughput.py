@@ -103,12 +103,12 @@ class Throughput:
 
 def summarise(runs: Sequence[Run]) -> Throughput:
     """Summarise at least one run; each has at least one window."""
-    values = tuple(run_value(run) for run in runs)
+    values = tuple(map(run_value, runs))
     centre = hodges_lehmann([value.log_rate for value in values])
     half = _half_interval(values)
-    windows = [(w, run.examples_per_step) for run in runs for w in run.windows]
-    loss = worst_loss(w.loss for w, _ in windows)
-    mean, uncertainty, jitter = window_statistics([w for w, _ in windows], windows[0][1])
+    windows, examples_per_step = [w for run in runs for w in run.windows], runs[0].examples_per_step
+    loss = worst_loss(w.loss for w in windows)
+    mean, uncertainty, jitter = window_statistics(windows, examples_per_step)
     return Throughput(
         examples_per_sec=math.exp(centre),
         low=math.exp(centre - half),
@@ -117,8 +117,8 @@ def summarise(runs: Sequence[Run]) -> Throughput:
         mean_examples_per_sec=mean,
         uncertainty=uncertainty,
         jitter=jitter,
-        steps=sum(w.steps for w, _ in windows),
-        examples_per_step=windows[0][1],
+        steps=sum(w.steps for w in windows),
+        examples_per_step=examples_per_step,
         unit=runs[0].unit,
         compile_seconds=runs[0].compile_seconds,
         loss=loss,
@@ -128,8 +128,12 @@ def summarise(runs: Sequence[Run]) -> Throughput:
 
 def worst_loss(losses: Iterable[float | None]) -> float | None:
     """Return the first loss that is not finite, else the last: a NaN stays in all later steps."""
-    known = [loss for loss in losses if loss is not None]
-    return next((loss for loss in known if not math.isfinite(loss)), known[-1] if known else None)
+    last = None
+    for loss in losses:
+        if loss is not None and not math.isfinite(loss):
+            return loss
+        last = last if loss is None else loss
+    return last
 
 
 def _diverged(runs: Sequence[Run]) -> DivergedAt | None:

@@ -292,7 +292,7 @@ NOTHING: Final = Wants()
 
 def worst(outcomes: Iterable[Outcome | None]) -> Outcome | None:
     """Return the worst of the outcomes; None where nothing was judged."""
-    return min((outcome for outcome in outcomes if outcome is not None), key=WORST_FIRST.index, default=None)
+    return min(filter(None, outcomes), key=WORST_FIRST.index, default=None)
 
 
 def combined(wants: Iterable[Wants]) -> Wants:

@@ -20,16 +20,12 @@ from pytest_tfperf.hardware.sampler import process_name
 _INTERVAL_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0  # a call into the driver of a GPU that fell off the bus may never return
 
-Reading = Callable[[], int | None]
-"""Returns bytes in use now; None where neither the kernel nor NVML reports them."""
-
-
-Peak = Callable[[], int | None]
-"""Ends the polls and returns the peak; None where it is not reported."""
+Bytes = Callable[[], int | None]
+"""Returns the bytes in use now, or ends the polls and returns their peak; None where they are not reported."""
 
 
 @contextmanager
-def _polled(begin: Callable[[ExitStack], Reading]) -> Iterator[Peak]:
+def _polled(begin: Callable[[ExitStack], Bytes]) -> Iterator[Bytes]:
     """The most of a reading: polled once a second while the block runs, and at its begin and end.
 
     Args:
@@ -64,7 +60,7 @@ def _polled(begin: Callable[[ExitStack], Reading]) -> Iterator[Peak]:
         peak()
 
 
-def of_children(parent: int) -> AbstractContextManager[Peak]:
+def of_children(parent: int) -> AbstractContextManager[Bytes]:
     """The memory of a program on the host, whose parent's own memory does not count.
 
     It is the sum of the processes' proportional sets (PSS, in which shared pages count once), or the peak that the
@@ -74,7 +70,7 @@ def of_children(parent: int) -> AbstractContextManager[Peak]:
     return _polled(lambda _: lambda: _on_host(_children_of(parent)))
 
 
-def on_gpus(gpus: Sequence[Gpu]) -> AbstractContextManager[Peak]:
+def on_gpus(gpus: Sequence[Gpu]) -> AbstractContextManager[Bytes]:
     """By how much the memory in use on these GPUs grows, of the GPU where it grows most; begin it before the program.
 
     Drivers report the device's memory in containers and under MPS too, where they list no process of ours or the
@@ -89,7 +85,7 @@ def on_gpus(gpus: Sequence[Gpu]) -> AbstractContextManager[Peak]:
             next_step="Leave peak_memory out of also= (ini tfperf_also) on this machine",
         )
 
-    def begin(stack: ExitStack) -> Reading:
+    def begin(stack: ExitStack) -> Bytes:
         known, handles = opened(stack, None, [gpu.uuid for gpu in gpus])
         before = _used(known, handles)
 

@@ -41,12 +41,7 @@ _NO_NVML = (
 
 
 class NvmlError(TfperfError):
-    """NVML cannot be used.
-
-    Args:
-        text: the reason, for the user.
-        fault: a driver is installed and fails; False for a machine without GPUs.
-    """
+    """NVML cannot be used: an installed driver fails (`fault`), or the machine has no GPUs."""
 
     def __init__(self, text: str, *, fault: bool = False) -> None:
         super().__init__(text)
@@ -129,11 +124,7 @@ for index in range(pynvml.nvmlDeviceGetCount()):
 
 
 def driver_hangs(root: Path = ROOT, answer_seconds: float = WAKE_SECONDS) -> bool:
-    """Whether an installed driver hangs, tried in a process of its own: it would block this one for ever.
-
-    Args:
-        answer_seconds: how long it may take.
-    """
+    """Whether an installed driver hangs, tried in a process of its own: it would block this one for ever."""
     if not (root / "dev/nvidiactl").exists():
         return False
     return answer_of(_TOUCH_ALL, seconds=answer_seconds) is None
@@ -144,13 +135,8 @@ def answer_of(
 ) -> subprocess.CompletedProcess[str] | None:
     """The end of Python code in a process of its own, and what it printed; None if it did not end within `seconds`.
 
-    A call into a driver that hangs never returns, and frameworks that see GPUs keep memory on them until they end.
-
-    Args:
-        code: what to run.
-        arguments: its `sys.argv[1:]`.
-        seconds: how long it may take.
-        environ: variables to add.
+    A call into a driver that hangs never returns, and frameworks that see GPUs keep memory on them until they end. The
+    code gets the arguments as `sys.argv[1:]`, and these variables beside ours.
     """
     given: dict[str, Any] = {"env": os.environ | (environ or {}), "stdin": subprocess.DEVNULL, "text": True}
     with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as log:
@@ -212,12 +198,7 @@ def _pcie_path(nvml: Any, handle: Any, other: Any) -> LinkKind:
 
 
 def nvlink_ends(nvml: Any, handle: Any, indices: Mapping[tuple[int, int, int], int]) -> list[int]:
-    """The far end of each active NVLink of a GPU: the index of another GPU, a switch, or something else.
-
-    Args:
-        handle: of the GPU.
-        indices: the GPUs by `pci_address`.
-    """
+    """The far end of each active NVLink of a GPU: a GPU's index, by its `pci_address`, `SWITCH` or `ELSEWHERE`."""
     # Virtual machines hide the switches, so an end of unknown kind counts as a switch, as in NCCL.
     switches = (nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, nvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN)
     ends = []
@@ -263,10 +244,9 @@ def read_gpus(
     """The state of each GPU or MIG device; a fact that the driver does not report is None.
 
     Args:
-        nvml: pynvml, initialised; None where there is no driver, so that no fact is known.
-        handles: of the GPUs and MIG devices, by `handles_of`.
+        nvml, handles: as `opened` gives them.
         other_process: returns the name of a process; "" if it is ours, None if there is no such process. None instead
-            of it where NVML's pids can't be looked up (`nvml.gives_our_pids`): then other processes are not known.
+            of it where NVML's pids can't be looked up (`gives_our_pids`): then other processes are not known.
     """
     return tuple(_read(nvml, uuid, handle, other_process) for uuid, handle in handles.items())
 

@@ -171,10 +171,7 @@ class HostUsage:
 def usage_between(before: Counters, after: Counters, cpus: int, quota: float | None = None) -> Telemetry:
     """The use of the host between two readings, with the present load, clock and memory.
 
-    Args:
-        before, after: the readings.
-        cpus: the number of CPUs that we may run on.
-        quota: our quota of their time, in cores; None without a quota.
+    We may run on so many CPUs; the quota of their time is in cores.
     """
     seconds = max(after.monotonic_seconds - before.monotonic_seconds, 1e-3)
     usable = min(cpus, quota or cpus)

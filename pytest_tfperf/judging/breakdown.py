@@ -35,17 +35,20 @@ def breakdown(
     profiles = [run.step_profile for run in runs if run.step_profile is not None]
     if not profiles or isinstance(workload, Command):
         return None
-    work = _median(profile.forward_multiply_adds for profile in profiles)
-    rate = matmul_rate(runs)
-    alone = _alone(runs)
-    exchange = None if alone is None else max(0.0, 1 - examples_per_sec / alone)
+    alone = exchange = straggler = None
+    if profiles[0].ranks:
+        alone, straggler = _alone(runs), _straggler(profiles)
+    if alone is not None:
+        exchange = max(0.0, 1 - examples_per_sec / alone)
+    work = _median_of(profiles, "forward_multiply_adds")
+    rate = _median_of(profiles, "products_multiply_adds_per_sec")
     return Breakdown(
         input=profiles[0].input,
         bound=_bound(profiles, examples_per_sec, exchange),
         alone_examples_per_sec=alone,
         exchange_fraction=exchange,
-        straggler=_straggler(profiles),
-        pipeline_examples_per_sec=_median(profile.pipeline_examples_per_sec for profile in profiles),
+        straggler=straggler,
+        pipeline_examples_per_sec=_median_of(profiles, "pipeline_examples_per_sec"),
         device_data_examples_per_sec=device_data_examples_per_sec,
         products_fraction=products_fraction(work, rate, examples_per_sec, workload),
     )
@@ -57,7 +60,7 @@ _MATMUL_NOISE = 0.2  # a busy machine's sessions, on two cores with a load avera
 def matmul_rate(runs: Sequence[Run]) -> float | None:
     """Return the devices' rate of matrix products in multiply-adds a second, the median over runs; None if unknown."""
     profiles = [run.step_profile for run in runs if run.step_profile is not None]
-    return _median(profile.products_multiply_adds_per_sec for profile in profiles)
+    return _median_of(profiles, "products_multiply_adds_per_sec")
 
 
 def matmul_change(measurements: Iterable[Measurement]) -> float | None:
@@ -132,9 +135,11 @@ def _slower_of_ranks(measured: Breakdown, alone: float, threshold: float) -> Slo
 def _alone(runs: Sequence[Run]) -> float | None:
     """Examples/s of all ranks without the exchange, at the slowest rank's pace; the median over runs."""
     return _median(
-        run.examples_per_step / max(rank.seconds for rank in run.step_profile.ranks)
-        for run in runs
-        if run.step_profile is not None and run.step_profile.ranks
+        [
+            run.examples_per_step / max(rank.seconds for rank in run.step_profile.ranks)
+            for run in runs
+            if run.step_profile is not None and run.step_profile.ranks
+        ]
     )
 
 
@@ -157,17 +162,20 @@ def _bound(profiles: Sequence[StepProfile], examples_per_sec: float, exchange: f
     step = Bound.STEP if exchange is None and profiles[0].exchanges else Bound.COMPUTE
     if profiles[0].input is not Input.FETCHED:
         return step if profiles[0].input is Input.RESIDENT else Bound.INPUT
-    rate = _median(profile.pipeline_examples_per_sec for profile in profiles)
+    rate = _median_of(profiles, "pipeline_examples_per_sec")
     if rate is None:
         return None
-    cores = _median(profile.cores for profile in profiles)
-    core_seconds = _median(profile.pipeline_core_seconds_per_example for profile in profiles)
+    cores = _median_of(profiles, "cores")
+    core_seconds = _median_of(profiles, "pipeline_core_seconds_per_example")
     share = 0.0 if cores is None or core_seconds is None else core_seconds * examples_per_sec / cores
     waits = examples_per_sec >= AT_THE_PIPELINES_RATE * rate
     return Bound.INPUT if waits or share > MOST_OF_THE_CORES else step
 
 
-def _median(values: Iterable[float | None]) -> float | None:
-    """The median of the values that are known."""
-    known = [value for value in values if value is not None]
+def _median_of(profiles: Iterable[StepProfile], name: str) -> float | None:
+    """Return the median of a field of the profiles that know it."""
+    return _median([value for profile in profiles if (value := getattr(profile, name)) is not None])
+
+
+def _median(known: Sequence[float]) -> float | None:
     return statistics.median(known) if known else None

@@ -6,10 +6,11 @@ import math
 from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from pytest_tfperf.core.throughput import hodges_lehmann
-from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Want, Wants
+from pytest_tfperf.core.verdict import NOTHING, Against, Noise, Outcome, Reason, Want, Wants
+from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.noise import DETECTION, DOUBTS, FALSE_ALARMS, mean_square, quantile, suspicion
 from pytest_tfperf.judging.session_effects import CommonDrift, LearntBaseline
 
@@ -21,60 +22,6 @@ _FELT = 0.2
 
 _AGREEMENT, _DOUBT = 7 / 8, 6 / 8
 """The shares of runs that must show half of the threshold for a failure and a doubt: a few slow runs fail no test."""
-
-
-class Decider(Protocol):
-    """What confirms or clears a suspected loss: fresh runs (`Confirmation`), or pairs (`PairsTest`)."""
-
-    counts_shown: ClassVar[tuple[int, ...]]
-    """The numbers of runs or pairs whose power a verdict shows."""
-
-    @property
-    def changes(self) -> Sequence[float]:
-        """The changes of the runs or pairs so far, on the figure's scale, negative for the worse."""
-
-    @property
-    def accepted(self) -> float:
-        """The accepted loss."""
-
-    @property
-    def tests(self) -> int:
-        """The number of verdicts that share the false alarms."""
-
-    @property
-    def middle(self) -> float:
-        """The change that decides."""
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % confidence interval of this change."""
-
-    @property
-    def most(self) -> int:
-        """The number of runs or pairs that decides at the latest."""
-
-    @property
-    def last(self) -> int:
-        """As `most`, or the number of runs or pairs so far if that is more."""
-
-    @property
-    def hidden_by_noise(self) -> float:
-        """The largest loss that the last run or pair may let pass."""
-
-    def decided(self) -> tuple[Outcome, Reason, Wants]:
-        """Return the outcome so far, the reason, and the further runs or pairs wanted."""
-
-    def threshold_in(self, count: int) -> float:
-        """Return the loss from which this many runs or pairs fail the test."""
-
-    def detectable(self, count: int) -> float:
-        """Return the loss that this many runs or pairs detect with 97 % power at least."""
-
-    def enough(self, most: int) -> int | None:
-        """Return the least count, up to `most`, at which this loss fails; None if none does, or it is accepted."""
-
-    def steps(self, threshold: float) -> dict[str, Any]:
-        """Return the fields of a `Decision` that only runs, or only pairs, have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,9 +126,11 @@ class Confirmation:
         """Return how many changes show at least half of the threshold."""
         return sum(change < -threshold / 2 for change in self.changes)
 
-    def steps(self, threshold: float) -> dict[str, Any]:
-        """Return the fields of a `Decision` that only runs have."""
-        return {"showing": self._showing(threshold), "showing_needed": math.ceil(_AGREEMENT * len(self.changes))}
+    @property
+    def steps(self) -> dict[str, Any]:
+        """The fields of a `Decision` that only runs have."""
+        showing = self._showing(self.threshold_in(self.last))
+        return {"showing": showing, "showing_needed": math.ceil(_AGREEMENT * len(self.changes))}
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -222,48 +171,43 @@ class Confirmation:
 
 
 def by_runs(
+    evidence: Evidence,
     changes: Sequence[float],
-    noise: Noise,
     accepted: float,
     *,
-    errors: Sequence[float],
+    noise: Noise,
     learnt: LearntBaseline,
     drift: CommonDrift,
-    session_sd: float,
-    most_session_sd: float,
-    tests: int,
-    max_runs: int | None,
-    to_be_found: float,
-    warns_only: bool,
+    between_sessions: tuple[float, float],
 ) -> Confirmation:
     """Return the confirmation by rule 2: the runs' changes against the baseline, and all variances to judge them by.
 
-    `errors` are the runs' standard errors from their windows. `session_sd` is the expected standard deviation between
-    sessions of one test, `most_session_sd` the largest that the threshold allows for.
+    `between_sessions` are standard deviations between sessions of one test: the expected one, and the largest that the
+    threshold allows for.
     """
     own = noise.between_runs**2
     shared = own * learnt.runs_variance
     # The drift is a median over the tests' first runs, so its own error is pi / 2 of a mean's variance.
     of_drift = math.pi / 2 / drift.tests if drift.is_known else 0.0
-
     of_felt = (_FELT * drift.log) ** 2
-
-    def of_sessions(sigma: float) -> float:
-        return (1 + learnt.sessions_variance) * sigma**2 + of_drift * (own + shared + 2 * sigma**2) + of_felt
-
+    expected, most = (
+        (1 + learnt.sessions_variance) * sigma**2 + of_drift * (own + shared + 2 * sigma**2) + of_felt
+        for sigma in between_sessions
+    )
+    max_runs = evidence.max_runs
     return Confirmation(
         changes=tuple(changes),
         stages=RUN_STAGES if max_runs is None else tuple(min(stage, max_runs) for stage in RUN_STAGES),
         accepted=accepted,
-        to_be_found=to_be_found,
+        to_be_found=evidence.scale.to_be_found if evidence.has_pairs else math.inf,
         own_variance=own,
-        own_variance_today=max(own, mean_square(errors) or 0.0),
+        own_variance_today=max(own, mean_square(evidence.measured.errors) or 0.0),
         shared_variance=shared,
-        session_variance=of_sessions(session_sd),
-        most_session_variance=of_sessions(most_session_sd),
+        session_variance=expected,
+        most_session_variance=most,
         degrees_of_freedom=noise.degrees_of_freedom,
         # With few tests, what a session does to all of them is in the variance, and little is known of that.
         degrees_of_sessions=math.inf if drift.is_known else noise.degrees_of_freedom,
-        tests=tests,
-        warns_only=warns_only,
+        tests=evidence.tests * len(evidence.figure.signs),
+        warns_only=evidence.target.against is Against.EARLIER_SESSIONS,
     )

@@ -1,116 +1,233 @@
 """The evidence for a verdict on one figure of one test: runs, pairs, and facts of the session and its history.
 
-A figure is judged on a scale: the logarithm for a throughput, its own unit for any other figure. A rate's noise and
-tolerance are fractions, so ratios of rates are compared. For other figures, differences are: their accepted change is
-the larger of a fraction and an amount, and a value may be 0.
+A figure is judged on a scale: the logarithm for a throughput, its own unit for any other figure. Values are positions
+on the scale, and a verdict shows differences of positions as changes.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import cached_property
+from typing import ClassVar
 
 from pytest_tfperf.core.figure import THROUGHPUT, Better, Figure
 from pytest_tfperf.core.past import SessionChanges
-from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.throughput import Throughput, hodges_lehmann
-from pytest_tfperf.core.verdict import Noise, Tolerance
-from pytest_tfperf.judging.noise import TO_BE_FOUND, accepted_rise, accepted_slowdown, is_blind
-from pytest_tfperf.judging.pairs import OF_SUSPECTS, PAIRS_THAT_TELL, PairsTest, Scatter, Terms
+from pytest_tfperf.core.run import Pair, Run
+from pytest_tfperf.core.throughput import Throughput, hodges_lehmann, summarise
+from pytest_tfperf.core.verdict import Reason, Tolerance, Verdict
+from pytest_tfperf.judging.noise import (
+    ASSUMED_BETWEEN_RUNS,
+    TO_BE_FOUND,
+    accepted_rise,
+    accepted_slowdown,
+    is_blind,
+)
+from pytest_tfperf.judging.pairs import EXPECTED_PAIRS, OF_SUSPECTS, PAIRS_THAT_TELL, PairsTest, Scatter, Terms
 from pytest_tfperf.judging.session_effects import CommonDrift, SessionVariance, session_variance
 from pytest_tfperf.judging.target import Target
-from pytest_tfperf.judging.validity import bias
+from pytest_tfperf.judging.validity import bias, unusable
 
-NO_RISE: Final = 100.0  # log throughput: nothing is so much faster, and floats end soon after
+OF_RATES = Scatter(2 * ASSUMED_BETWEEN_RUNS**2, EXPECTED_PAIRS)
+"""The scatter that is assumed for pairs of throughputs."""
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Values of a figure as positions on a scale, and differences of positions as changes that a verdict shows.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """The values of a figure in runs and pairs.
 
     Args:
-        figure: the figure.
-        tolerance: of a throughput; other figures have their own.
+        value: over all runs: the Hodges-Lehmann median, or the median of side b; NaN where no run has it.
+        unit: of the values; of a throughput what it counts.
+        fault: why they can't be judged; None where they can.
+        positions: of the runs, on the figure's scale.
+        errors: the standard error of each run from its windows; empty for a figure beside the throughput.
+        changes: of the pairs, from the reference environment (or side a) to the current one (or b), on the scale.
+        errors_of_pairs: the standard errors of these, from windows and uneven disturbances; empty for other figures.
+        bias: the most by which disturbances of mostly one side can have changed the mean of the pairs.
+        seen: all values of another figure, of runs and of pairs; None where a run lacks it.
+        a, b: the values of another figure in the pairs' runs of either side.
+        target: the median of another figure in the reference environment today, or of side a; None without pairs.
     """
 
-    figure: Figure
+    value: float
+    unit: str
+    fault: Reason | None
+    positions: Sequence[float]
+    errors: Sequence[float] = ()
+    changes: Sequence[float] = ()
+    errors_of_pairs: Sequence[float] = ()
+    bias: float = 0.0
+    seen: Sequence[float | None] = ()
+    a: Sequence[float] = ()
+    b: Sequence[float] = ()
+    target: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogScale:
+    """The scale of throughputs: a rate's noise and tolerance are fractions, so ratios of rates are compared."""
+
     tolerance: Tolerance
 
-    @property
-    def is_logarithm(self) -> bool:
-        """Whether positions are logarithms of values."""
-        return self.figure is THROUGHPUT
+    to_be_found: ClassVar[float] = TO_BE_FOUND
+    """The loss beyond the tolerance that noise must not let pass unsuspected where pairs can confirm it."""
+    most_rise: ClassVar[float] = 100.0
+    """Nothing is so much faster, and floats end soon after."""
+    assumed: ClassVar[Scatter] = OF_RATES
+    """The scatter of pairs where no noise was measured."""
+    is_taught: ClassVar[bool] = True
+    """Whether a session's other tests and earlier sessions teach how much the figure varies."""
 
-    @property
-    def is_bounded(self) -> bool:
-        """Whether any loss is too large to be accepted."""
-        return not self.is_logarithm or self.tolerance.lower is not None
+    def values(self, evidence: Evidence) -> Values:
+        """Return the throughputs of runs and pairs."""
+        throughput, pairs = evidence.throughput, evidence.pairs
+        of_runs = Values(
+            value=throughput.examples_per_sec,
+            unit=throughput.unit,
+            fault=Reason.DIVERGED if throughput.is_diverged else None,
+            positions=[run.log_rate for run in throughput.runs],
+            errors=[run.error for run in throughput.runs],
+        )
+        if not pairs:
+            return of_runs
+        return replace(
+            of_runs,
+            changes=[pair.log_ratio + evidence.offset_of_pairs for pair in pairs],
+            errors_of_pairs=[pair.uncertainty for pair in pairs],
+            bias=bias(pairs) if len(pairs) >= PAIRS_THAT_TELL else 0.0,
+        )
 
-    @property
-    def to_be_found(self) -> float:
-        """The loss beyond the tolerance that noise must not let pass unsuspected where pairs can confirm it."""
-        return TO_BE_FOUND if self.is_logarithm else math.inf
+    def fault(self, run: Run) -> Reason | None:
+        """Return why a run's value can't be compared; None where it can."""
+        return Reason.DIVERGED if summarise([run]).is_diverged else None
 
-    def is_blind(self, threshold: float, accepted: float, target: float = math.inf) -> bool:
-        """Whether noise makes a gate blind: a loss by a quarter would pass; of another figure, one by the whole value.
+    def accepted(self, _target: float) -> float:
+        """Return the accepted loss, positive; inf if any loss is accepted."""
+        return accepted_slowdown(self.tolerance)
 
-        A quarter may be little for another figure. `target` is its baseline; without one, it is never blind.
-        """
-        if self.is_logarithm:
-            return is_blind(threshold, accepted)
-        return threshold > max(2 * accepted, abs(target))
+    def accepted_rise(self, _target: float) -> float:
+        """Return the gain beyond which a figure is better than expected; inf where it never is."""
+        return accepted_rise(self.tolerance)
 
-    def expected(self, target: float, drift: float, offset: float) -> float:
-        """Return the expected position of a run.
+    def unit(self, _target: float) -> float:
+        """Return the length of a change by the whole target, for small changes."""
+        return 1.0
+
+    def is_blind(self, threshold: float, accepted: float, _target: float = math.inf) -> bool:
+        """Whether noise makes a gate blind: a loss by a quarter would pass."""
+        return is_blind(threshold, accepted)
+
+    def expected(self, target: float, drift: float, offset: float) -> tuple[float, float]:
+        """Return the expected position of a run, and the value there.
 
         Args:
             target: the baseline's value.
             drift: the drift common to all tests of the session, in log throughput.
             offset: what earlier sessions add to the baseline.
         """
-        if self.is_logarithm:
-            return math.log(target) + drift + offset
-        return target * math.exp(self.figure.with_speed * drift) + offset
+        return math.log(target) + drift + offset, target * math.exp(drift + offset)
 
     def value_at(self, target: float, change: float) -> float:
         """Return the value that differs from a target by a change of position."""
-        return target * math.exp(change) if self.is_logarithm else target + change
-
-    def accepted(self, target: float) -> float:
-        """Return the accepted loss, positive; inf if any loss is accepted."""
-        return accepted_slowdown(self.tolerance) if self.is_logarithm else self.figure.accepted(target)
-
-    def accepted_rise(self, target: float) -> float:
-        """Return the gain beyond which a figure is better than expected; inf where it never is."""
-        if self.figure.better is Better.SAME:
-            return math.inf
-        return accepted_rise(self.tolerance) if self.is_logarithm else self.figure.accepted(target)
-
-    def noise(self, noise: Noise, target: float) -> Noise:
-        """Return the noise, with its standard deviation between runs on this scale."""
-        return noise if self.is_logarithm else replace(noise, between_runs=noise.between_runs * abs(target))
-
-    def of_sessions(self, sigma: float, target: float) -> float:
-        """Return the standard deviation between sessions on this scale, from that of log throughput."""
-        return sigma if self.is_logarithm else sigma * abs(self.figure.with_speed * target)
+        return target * math.exp(change)
 
     def change(self, value: float, target: float) -> float:
         """Return the change of a value from its target, as a verdict shows it."""
-        return value / target - 1 if self.is_logarithm else value - target
+        return value / target - 1
 
     def shown(self, change: float) -> float:
         """Return a change of position as a verdict shows it."""
-        return math.expm1(min(change, NO_RISE)) if self.is_logarithm else change
-
-    def shown_loss(self, loss: float) -> float:
-        """Return a loss, which is positive, as a verdict shows it."""
-        return -self.shown(-loss)
+        return math.expm1(min(change, self.most_rise))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class LinearScale:
+    """The scale of any other figure: a value may be 0, so differences are compared.
+
+    The accepted change is the larger of a fraction and an amount.
+    """
+
+    figure: Figure
+
+    tolerance: ClassVar[None] = None
+    """A `LogScale` has one; the figure has its own."""
+    to_be_found: ClassVar[float] = math.inf
+    most_rise: ClassVar[float] = sys.float_info.max
+    assumed: ClassVar[Scatter] = Scatter(0.0, 0.0)
+    """Nothing is assumed: the figure may be the same in each run, and then a small change counts."""
+    is_taught: ClassVar[bool] = False
+
+    def values(self, evidence: Evidence) -> Values:
+        """Return the figure's values in runs and pairs; a pair in which a run lacks it has no change."""
+        name = self.figure.name
+        pairs = [(pair.a.figures.get(name), pair.b.figures.get(name)) for pair in evidence.pairs]
+        both = [(a, b) for a, b in pairs if a is not None and b is not None]
+        seen = [*evidence.values, *(value for pair in pairs for value in pair)]
+        runs = [value for value in evidence.values if value is not None]
+        of_b = [b for _, b in pairs if b is not None]
+        value = math.nan
+        if evidence.is_comparison and of_b:
+            value = statistics.median(of_b)
+        elif runs:
+            value = hodges_lehmann(runs)
+        return Values(
+            value=value,
+            unit=self.figure.unit or "",
+            fault=unusable(seen),
+            positions=runs,
+            changes=[b - a for a, b in both],
+            seen=seen,
+            a=[a for a, _ in pairs if a is not None],
+            b=of_b,
+            target=statistics.median(a for a, _ in both) if both else None,
+        )
+
+    def fault(self, run: Run) -> Reason | None:
+        """Return why a run's value can't be compared; None where it can."""
+        return unusable([run.figures.get(self.figure.name)])
+
+    def accepted(self, target: float) -> float:
+        """Return the accepted loss, positive."""
+        return self.figure.accepted(target)
+
+    def accepted_rise(self, target: float) -> float:
+        """Return the gain beyond which a figure is better than expected; inf where it never is."""
+        return math.inf if self.figure.better is Better.SAME else self.figure.accepted(target)
+
+    def unit(self, target: float) -> float:
+        """Return the length of a change by the whole target."""
+        return abs(target)
+
+    def is_blind(self, threshold: float, accepted: float, target: float = math.inf) -> bool:
+        """Whether noise makes a gate blind: a loss by the whole target would pass; a quarter may be little.
+
+        Without a target it is never blind.
+        """
+        return threshold > max(2 * accepted, abs(target))
+
+    def expected(self, target: float, drift: float, offset: float) -> tuple[float, float]:
+        """Return the expected position of a run, and the value there, as a `LogScale` does."""
+        expected = target * math.exp(self.figure.with_speed * drift) + offset
+        return expected, expected
+
+    def value_at(self, target: float, change: float) -> float:
+        """Return the value that differs from a target by a change of position."""
+        return target + change
+
+    def change(self, value: float, target: float) -> float:
+        """Return the change of a value from its target."""
+        return value - target
+
+    def shown(self, change: float) -> float:
+        """Return a change of position as a verdict shows it."""
+        return change
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """The evidence for a verdict on one figure of one test.
 
@@ -119,8 +236,7 @@ class Evidence:
         target: what the figure is judged against.
         tolerance: the accepted change of the throughput; another figure has its own.
         figure: the figure.
-        values: the figure's value in each run, None where a run lacks it; None for the throughput, whose values are in
-            `throughput`.
+        values: the figure's value in each run, None where a run lacks it; those of the throughput are in `throughput`.
         rank: the rank whose value the last run has, if there are several ranks.
         places: where a program printed the values, each place once; empty for a figure that is measured.
         pairs: good pairs, in order; a is the run of the reference environment or of a comparison's side a.
@@ -134,14 +250,14 @@ class Evidence:
         max_runs: the most runs that can be measured, 1 for a log; then no further pairs can be either. None: no limit.
         is_drift_to_come: tests that show the common drift, or the change of the others, are still to run.
         is_comparison: the pairs are of two sides, and b's values are judged against a's instead of a baseline.
-        terms: how the pairs decide.
+        terms: how the pairs decide; only a throughput's have `at_least`.
     """
 
     throughput: Throughput
     target: Target
     tolerance: Tolerance
     figure: Figure = THROUGHPUT
-    values: Sequence[float | None] | None = None
+    values: Sequence[float | None] = ()
     rank: str = ""
     places: tuple[str, ...] = ()
     pairs: Sequence[Pair] = ()
@@ -157,73 +273,35 @@ class Evidence:
     is_comparison: bool = False
     terms: Terms = OF_SUSPECTS
 
-    @property
-    def scale(self) -> Scale:
+    @cached_property
+    def scale(self) -> LogScale | LinearScale:
         """The scale on which the figure is judged."""
-        return Scale(self.figure, self.tolerance)
+        return LogScale(self.tolerance) if self.figure is THROUGHPUT else LinearScale(self.figure)
+
+    @cached_property
+    def measured(self) -> Values:
+        """The figure in runs and pairs."""
+        return self.scale.values(self)
 
     @property
-    def value(self) -> float:
-        """The figure over all runs: the Hodges-Lehmann median, or the median of side b; NaN where no run has it."""
-        if self.values is None:
-            return self.throughput.examples_per_sec
-        if self.is_comparison:
-            return statistics.median(self.values_of_b) if self.values_of_b else math.nan
-        known = [value for value in self.values if value is not None]
-        return hodges_lehmann(known) if known else math.nan
-
-    @property
-    def seen(self) -> Sequence[float | None]:
-        """All values of a figure beside the throughput, of runs and of pairs; None where a run lacks it."""
-        runs = (run for pair in self.pairs for run in (pair.a, pair.b))
-        return [*(self.values or ()), *(run.figures.get(self.figure.name) for run in runs)]
-
-    @property
-    def positions(self) -> Sequence[float]:
-        """The runs' values on the figure's scale."""
-        if self.values is None:
-            return [run.log_rate for run in self.throughput.runs]
-        return [value for value in self.values if value is not None]
-
-    @property
-    def errors(self) -> Sequence[float]:
-        """The standard error of each run from its windows; empty for a figure beside the throughput."""
-        return [run.error for run in self.throughput.runs] if self.values is None else ()
-
-    @property
-    def changes_of_pairs(self) -> Sequence[float]:
-        """The changes from the reference environment (or side a) to the current one (or b), on the figure's scale."""
-        if self.values is None:
-            return [pair.log_ratio + self.offset_of_pairs for pair in self.pairs]
-        return [b - a for a, b in self.values_of_pairs]
+    def blank(self) -> Verdict:
+        """A verdict with the facts that it has whatever the outcome."""
+        return Verdict(
+            figure=self.figure,
+            value=self.measured.value,
+            rank=self.rank,
+            places=self.places,
+            baseline=self.target.baseline,
+            is_floor=self.target.is_floor,
+        )
 
     @property
     def offset_of_pairs(self) -> float:
         """Added to the pairs' log ratios, so that 0 is as expected: the required ratio and the tolerance."""
         least = self.terms.at_least
-        if least is None or self.values is not None:
-            return 0.0
-        return -math.log(least) - accepted_slowdown(self.tolerance)
+        return 0.0 if least is None else -math.log(least) - accepted_slowdown(self.tolerance)
 
-    @property
-    def may_improve(self) -> bool:
-        """Whether pairs can show that b is better than a, and not only good enough."""
-        return self.is_comparison and (self.terms.at_least is None or self.values is not None)
-
-    @property
-    def errors_of_pairs(self) -> Sequence[float]:
-        """The standard errors of these changes, from windows and uneven disturbances; empty for other figures."""
-        return [pair.uncertainty for pair in self.pairs] if self.values is None else ()
-
-    @property
-    def bias_of_pairs(self) -> float:
-        """The most by which disturbances of mostly one side can have changed the mean of the pairs."""
-        tells = self.values is None and len(self.pairs) >= PAIRS_THAT_TELL
-        return bias(self.pairs) if tells else 0.0
-
-    def pairs_test(
-        self, sign: int, known: Scatter, target: float | None = None, *, is_assumed: bool = False
-    ) -> PairsTest:
+    def pairs_test(self, sign: int, known: Scatter, target: float = 0.0, *, is_assumed: bool = False) -> PairsTest:
         """Return the test of the pairs' changes in one direction.
 
         Args:
@@ -232,41 +310,21 @@ class Evidence:
             target: the value that the accepted change of a figure is a fraction of, where no pair is known.
             is_assumed: as in a `PairsTest`.
         """
-        if self.target_of_pairs is not None:
-            target = self.target_of_pairs
+        measured = self.measured
+        target = target if measured.target is None else measured.target
+        # A required ratio is reached or not: no b is better than good enough.
+        may_improve = self.is_comparison and self.terms.at_least is None
         return PairsTest(
-            changes=[sign * change for change in self.changes_of_pairs],
-            accepted=self.scale.accepted(target or 0.0),
-            accepted_rise=self.scale.accepted_rise(target or 0.0) if self.may_improve else math.inf,
+            changes=[sign * change for change in measured.changes],
+            accepted=self.scale.accepted(target),
+            accepted_rise=self.scale.accepted_rise(target) if may_improve else math.inf,
             known=known,
             is_assumed=is_assumed,
-            errors=self.errors_of_pairs,
-            bias=self.bias_of_pairs,
+            errors=measured.errors_of_pairs,
+            bias=measured.bias,
             tests=self.suspects * len(self.figure.signs),
             terms=self.terms if self.max_runs is None else replace(self.terms, max_pairs=len(self.pairs)),
         )
-
-    @property
-    def target_of_pairs(self) -> float | None:
-        """The median of the figure in the reference environment today; None without pairs."""
-        known = [a for a, _ in self.values_of_pairs] if self.values is not None else []
-        return statistics.median(known) if known else None
-
-    @property
-    def values_of_a(self) -> Sequence[float]:
-        """The figure in the pairs' runs of the reference environment, or of side a."""
-        return [value for pair in self.pairs if (value := pair.a.figures.get(self.figure.name)) is not None]
-
-    @property
-    def values_of_b(self) -> Sequence[float]:
-        """The figure in the pairs' runs of the current environment, or of side b."""
-        return [value for pair in self.pairs if (value := pair.b.figures.get(self.figure.name)) is not None]
-
-    @property
-    def values_of_pairs(self) -> Sequence[tuple[float, float]]:
-        """The figure in both runs of each pair; a pair in which a run lacks the figure is left out."""
-        both = ((pair.a.figures.get(self.figure.name), pair.b.figures.get(self.figure.name)) for pair in self.pairs)
-        return [(a, b) for a, b in both if a is not None and b is not None]
 
     @property
     def has_pairs(self) -> bool:

@@ -19,7 +19,6 @@ from pytest_tfperf.core.verdict import (
     NOTHING,
     WORST_FIRST,
     Against,
-    Consequence,
     Decision,
     Noise,
     Outcome,
@@ -31,10 +30,9 @@ from pytest_tfperf.core.verdict import (
     Verdict,
     Want,
     Wants,
-    effect_of_slowdown,
 )
-from pytest_tfperf.judging.confirmation import RUN_STAGES, Confirmation, Decider, by_runs
-from pytest_tfperf.judging.evidence import NO_RISE, Evidence
+from pytest_tfperf.judging.confirmation import RUN_STAGES, Confirmation, by_runs
+from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.noise import (
     DETECTION,
     FALSE_ALARMS,
@@ -45,11 +43,10 @@ from pytest_tfperf.judging.noise import (
     screen_error,
     suspicion,
 )
-from pytest_tfperf.judging.pairs import Scatter
+from pytest_tfperf.judging.pairs import PairsTest, Scatter
 from pytest_tfperf.judging.session_effects import CommonDrift, LearntBaseline, learnt_baseline
 from pytest_tfperf.judging.sides import judge_sides
 from pytest_tfperf.judging.target import MOST_RUNS, Target
-from pytest_tfperf.judging.validity import invalid, unusable
 
 _AS_RECORDED = 0.8  # of the threshold: one that was this low when its row was recorded has widened since
 _WIDEST = -math.log1p(-0.1)  # the threshold up to which what sessions taught may widen it and a test still pass
@@ -66,7 +63,11 @@ def judge(evidence: Evidence) -> Verdict:
     """
     if evidence.is_comparison:
         return judge_sides(evidence)
-    if (verdict := _unusable(evidence) or _by_limit(evidence)) is not None:
+    if (fault := evidence.measured.fault) is Reason.DIVERGED:
+        return Verdict(outcome=Outcome.INVALID, reason=fault)  # its numbers mean nothing
+    if fault is not None:
+        return _plain(evidence, Outcome.INVALID, fault)
+    if evidence.figure.limit is not None and (verdict := _by_limit(evidence)) is not None:
         return verdict
     target, baseline, noise = evidence.target, evidence.target.baseline, evidence.target.noise
     if baseline is None or noise is None:
@@ -79,26 +80,18 @@ def judge(evidence: Evidence) -> Verdict:
             return _plain(replace(evidence, target=Target()), Outcome.NO_BASELINE, Reason.NO_BASELINE)
         return _plain(evidence, Outcome.INVALID, reason)
     evidence = evidence if target.is_own_row else _by_itself(evidence)
-    verdicts = [_judged(evidence, baseline, noise, sign) for sign in evidence.figure.signs]
+    verdicts = [_judged(evidence, sign) for sign in evidence.figure.signs]
     return min(verdicts, key=lambda verdict: WORST_FIRST.index(verdict.outcome or Outcome.PASS))
-
-
-def _unusable(evidence: Evidence) -> Verdict | None:
-    """Return INVALID for values that mean nothing; None where the values can be judged."""
-    if evidence.values is None:
-        return invalid(evidence.throughput)
-    reason = unusable(evidence.seen)
-    return None if reason is None else _plain(evidence, Outcome.INVALID, reason)
 
 
 def _by_limit(evidence: Evidence) -> Verdict | None:
     """Return the verdict on values beyond the hard limit; None where the limit decides nothing."""
-    exceeds = evidence.figure.exceeds_limit
-    now = [*evidence.positions, *evidence.values_of_b] if evidence.values is not None else []
+    exceeds, measured = evidence.figure.exceeds_limit, evidence.measured
+    now = [*measured.positions, *measured.b]
     if not any(map(exceeds, now)):
         return None
     if len(now) < _LIMIT_RUNS:
-        wants = Wants(Want.RUNS, _LIMIT_RUNS - (len(now) - len(evidence.positions)))
+        wants = Wants(Want.RUNS, _LIMIT_RUNS - len(measured.b))
         return replace(_plain(evidence, Outcome.INCONCLUSIVE, Reason.SUSPECTED), wants=wants)
     is_beyond = exceeds(statistics.median(now))
     return _plain(evidence, Outcome.REGRESSED, Reason.BEYOND_LIMIT) if is_beyond else None
@@ -106,35 +99,27 @@ def _by_limit(evidence: Evidence) -> Verdict | None:
 
 def _not_comparable(evidence: Evidence, baseline: Baseline) -> Reason | None:
     """Return why the values can't be compared with the baseline; None where they can be."""
-    unit = evidence.throughput.unit if evidence.values is None else evidence.figure.unit or ""
-    if baseline.unit != unit:
+    if baseline.unit != evidence.measured.unit:
         return Reason.OTHER_UNIT
     # The values of a row that names no place may come from any place.
-    return Reason.OTHER_PLACE if any(place != baseline.place for place in evidence.places) else None
+    return Reason.OTHER_PLACE if {*evidence.places} - {baseline.place} else None
 
 
 def _plain(evidence: Evidence, outcome: Outcome, reason: Reason) -> Verdict:
     """Return a verdict that rests on no threshold."""
-    baseline, value = evidence.target.baseline, evidence.value
-    is_comparable = baseline is not None and reason not in (Reason.OTHER_UNIT, Reason.NOT_MEASURED)
-    return Verdict(
-        outcome=outcome,
-        reason=reason,
-        figure=evidence.figure,
-        value=None if reason is Reason.NOT_MEASURED else value,
-        rank=evidence.rank,
-        places=evidence.places,
-        baseline=baseline,
-        is_floor=evidence.target.is_floor,
-        change=evidence.scale.change(value, baseline.value) if baseline and is_comparable else None,
-    )
+    verdict = replace(evidence.blank, outcome=outcome, reason=reason)
+    if reason is Reason.NOT_MEASURED:
+        return replace(verdict, value=None)
+    if verdict.baseline is None or reason is Reason.OTHER_UNIT:
+        return verdict
+    return replace(verdict, change=evidence.scale.change(evidence.measured.value, verdict.baseline.value))
 
 
-def _judged(evidence: Evidence, baseline: Baseline, noise: Noise, sign: int) -> Verdict:
+def _judged(evidence: Evidence, sign: int) -> Verdict:
     """Return the verdict on changes in one direction, under each drift that is possible so far."""
     goes_with_speed = evidence.figure.with_speed != 0
     drifts = evidence.possible_drifts if goes_with_speed else [CommonDrift()]
-    cases = [_Case.of(evidence, drift, baseline, noise, sign) for drift in drifts]
+    cases = [_Case.of(evidence, drift, sign) for drift in drifts]
     suspect = next((case for case in cases if case.by_runs.is_suspected), None)
     if evidence.is_drift_to_come and goes_with_speed:
         depends = suspect is not None or len({case.good().outcome for case in cases}) > 1
@@ -180,53 +165,53 @@ class _Case:
     Args:
         drift: subtracted from the runs' changes; one of `Evidence.possible_drifts`.
         sign: makes a change for the worse negative.
+        noise: on the figure's scale.
+        expected: the value that the runs are compared with.
+        between_sessions: the expected standard deviation between sessions, on the figure's scale.
         is_shared: the runs are slower by more than the tolerance, and so are the session's other tests, which are too
             few for a common drift. The threshold then allows for more variance between sessions.
     """
 
     evidence: Evidence
     drift: CommonDrift
+    sign: int
     baseline: Baseline
     noise: Noise
-    sign: int
     learnt: LearntBaseline
-    by_runs: Confirmation
-    confirmation: Decider
+    expected: float
+    between_sessions: float
     is_shared: bool
+    by_runs: Confirmation
+    confirmation: Confirmation | PairsTest
 
     @classmethod
-    def of(cls, evidence: Evidence, drift: CommonDrift, baseline: Baseline, noise: Noise, sign: int) -> _Case:
-        scale, target = evidence.scale, baseline.value
-        has_pairs, directions = evidence.has_pairs, len(evidence.figure.signs)
-        noise = scale.noise(noise, target)
+    def of(cls, evidence: Evidence, drift: CommonDrift, sign: int) -> _Case:
+        baseline, noise, scale = evidence.target.baseline, evidence.target.noise, evidence.scale
+        assert baseline is not None, "without it there is nothing to judge against"
+        assert noise is not None, "a baseline has its noise"
+        target, variance, has_pairs = baseline.value, evidence.variance, evidence.has_pairs
+        unit, accepted = scale.unit(target), scale.accepted(target)
+        noise = replace(noise, between_runs=noise.between_runs * unit)
         past = () if has_pairs else evidence.past  # today's pairs need no history
-        learnt = learnt_baseline(noise, baseline.runs, past, evidence.variance.mean)
-        expected = scale.expected(target, drift.log, learnt.offset)
-        changes = [sign * (position - expected) for position in evidence.positions]
-        accepted = scale.accepted(target)
-        others = evidence.others if scale.is_logarithm else None
-        is_shared = not has_pairs and _is_shared(changes, accepted, noise, others)
-        most_sd = evidence.variance.upper_of_shared if is_shared else evidence.variance.upper
-        runs = by_runs(
-            changes,
-            noise,
-            accepted,
-            errors=evidence.errors,
-            learnt=learnt,
-            drift=drift,
-            session_sd=scale.of_sessions(evidence.variance.mean, target),
-            most_session_sd=scale.of_sessions(most_sd, target),
-            tests=evidence.tests * directions,
-            max_runs=evidence.max_runs,
-            to_be_found=scale.to_be_found if has_pairs else math.inf,
-            warns_only=effect_of_slowdown(evidence.target.against) is Consequence.WARNS,
+        learnt = learnt_baseline(noise, baseline.runs, past, variance.mean)
+        position, expected = scale.expected(target, drift.log, learnt.offset)
+        changes = [sign * (run - position) for run in evidence.measured.positions]
+        others = None if has_pairs or not scale.is_taught else evidence.others
+        is_shared = others is not None and _is_shared(changes, accepted, noise, others)
+        most_sd = variance.upper_of_shared if is_shared else variance.upper
+        unit *= abs(evidence.figure.with_speed)
+        of_sessions = variance.mean * unit, most_sd * unit
+        confirmation: Confirmation | PairsTest
+        confirmation = runs = by_runs(
+            evidence, changes, accepted, noise=noise, learnt=learnt, drift=drift, between_sessions=of_sessions
         )
-        if not has_pairs:
-            return cls(evidence, drift, baseline, noise, sign, learnt, runs, runs, is_shared)
-        growth = drift.growth if evidence.values is None else 1.0
-        scatter = Scatter(2 * (growth * noise.between_runs) ** 2, noise.degrees_of_freedom)
-        of_pairs = evidence.pairs_test(sign, scatter, target)
-        return cls(evidence, drift, baseline, noise, sign, learnt, runs, of_pairs, is_shared)
+        if has_pairs:
+            growth = drift.growth if scale.is_taught else 1.0
+            scatter = Scatter(2 * (growth * noise.between_runs) ** 2, noise.degrees_of_freedom)
+            confirmation = evidence.pairs_test(sign, scatter, target)
+        return cls(
+            evidence, drift, sign, baseline, noise, learnt, expected, of_sessions[0], is_shared, runs, confirmation
+        )
 
     def good(self) -> Verdict:
         """Return the verdict where no slowdown is suspected: PASS, IMPROVED or TOO_NOISY."""
@@ -261,7 +246,7 @@ class _Case:
         """The case of a session in which the machine is as fast as when the row was recorded."""
         drift = CommonDrift(tests=self.drift.tests)
         evidence = replace(self.evidence, drift=drift, others=None)
-        return _Case.of(evidence, drift, self.baseline, self.noise, self.sign)
+        return _Case.of(evidence, drift, self.sign)
 
     @property
     def threshold_recorded(self) -> float | None:
@@ -269,11 +254,11 @@ class _Case:
 
         None where it was no lower than now, or pairs decide, which need no history.
         """
-        if self.evidence.has_pairs or not self.evidence.scale.is_logarithm:
+        if self.evidence.has_pairs or not self.evidence.scale.is_taught:
             return None
         case = self.without_drift
         evidence = replace(case.evidence, past=(), variance=self.evidence.variance.assumed)
-        recorded = _Case.of(evidence, case.drift, self.baseline, self.noise, self.sign).threshold
+        recorded = _Case.of(evidence, case.drift, self.sign).threshold
         return recorded if recorded < _AS_RECORDED * self.threshold else None
 
     @property
@@ -297,85 +282,77 @@ class _Case:
     def verdict(self, outcome: Outcome, reason: Reason, wants: Wants = NOTHING) -> Verdict:
         """Return the verdict with the numbers that led to it."""
         evidence, confirmation, scale = self.evidence, self.confirmation, self.evidence.scale
-        has_pairs = evidence.has_pairs and evidence.target_of_pairs is not None
-        target = evidence.target_of_pairs if has_pairs else self.baseline.value
-        if scale.is_logarithm:
-            expected = self.baseline.value * math.exp(self.drift.log + self.learnt.offset)
-        else:
-            expected = scale.expected(self.baseline.value, self.drift.log, self.learnt.offset)
+        blank, expected, rise = evidence.blank, self.expected, self.rise
+        target = evidence.measured.target if evidence.has_pairs else None
         # Otherwise the first run has raised no suspicion, and decides.
         is_confirmed = len(confirmation.changes) > 1 and self.by_runs.is_suspected
         ends = confirmation.interval if is_confirmed else self.by_runs.interval
         low, high = sorted(scale.shown(self.sign * end) for end in ends)
-        between_sessions = scale.of_sessions(evidence.variance.mean, self.baseline.value)
-        worst = scale.value_at(expected, -self.sign * self.by_runs.suspicion(1)) if scale.is_bounded else None
-        has_best = self.rise <= NO_RISE if scale.is_logarithm else math.isfinite(self.rise)
-        is_open = evidence.target.is_floor or not has_best
-        best = None if is_open else scale.value_at(expected, self.sign * self.rise)
-        recorded = self.threshold_recorded if scale.is_bounded else None
-        smallest = scale.shown_loss(self.min_detectable(confirmation.last)) if scale.is_bounded else None
-        return Verdict(
+        is_open = evidence.target.is_floor or rise > scale.most_rise
+        best = None if is_open else scale.value_at(expected, self.sign * rise)
+        verdict = replace(
+            blank,
             outcome=outcome,
             reason=reason,
-            figure=evidence.figure,
-            value=evidence.value,
-            rank=evidence.rank,
-            places=evidence.places,
             rule=Rule.REFERENCE_ENVIRONMENT if evidence.has_pairs else Rule.BASELINE,
-            baseline=self.baseline,
-            is_floor=evidence.target.is_floor,
-            change=scale.change(evidence.value, self.baseline.value),
-            confirmed_change=scale.shown(self.sign * confirmation.middle) if is_confirmed else None,
-            confirmed_from=target if is_confirmed else None,
+            change=scale.change(evidence.measured.value, self.baseline.value),
             interval=(low, high),
-            lower=worst if self.sign > 0 else best,
-            upper=best if self.sign > 0 else worst,
-            tolerance=evidence.tolerance if evidence.values is None else None,
-            threshold=scale.shown_loss(self.threshold) if scale.is_bounded else None,
-            threshold_recorded=None if recorded is None else scale.shown_loss(recorded),
-            min_detectable_slowdown=smallest,
-            noise=replace(self.noise, between_sessions=between_sessions),
+            lower=None if self.sign > 0 else best,
+            upper=best if self.sign > 0 else None,
+            tolerance=scale.tolerance,
+            noise=replace(self.noise, between_sessions=self.between_sessions),
             common_drift=evidence.drift.log,
             tests=confirmation.tests,
             wants=wants,
-            decision=self.decision(expected, between_sessions) if scale.is_bounded else None,
+        )
+        if is_confirmed:
+            change = scale.shown(self.sign * confirmation.middle)
+            verdict = replace(
+                verdict, confirmed_change=change, confirmed_from=self.baseline.value if target is None else target
+            )
+        if math.isinf(confirmation.accepted):  # any loss
+            return verdict
+        worst = scale.value_at(expected, -self.sign * self.by_runs.suspicion(1))
+        recorded = self.threshold_recorded
+        return replace(
+            verdict,
+            lower=worst if self.sign > 0 else best,
+            upper=best if self.sign > 0 else worst,
+            threshold=-scale.shown(-self.threshold),
+            threshold_recorded=None if recorded is None else -scale.shown(-recorded),
+            min_detectable_slowdown=-scale.shown(-self.min_detectable(confirmation.last)),
+            decision=self.decision(),
         )
 
-    def decision(self, expected: float, between_sessions: float) -> Decision:
+    def decision(self) -> Decision:
         """Return the numbers that the verdict rests on, and the power of other numbers of runs or pairs."""
-        runs, confirmation, scale = self.by_runs, self.confirmation, self.evidence.scale
-        within = mean_square(self.evidence.errors)
+        runs, confirmation, shown = self.by_runs, self.confirmation, self.evidence.scale.shown
+        within = mean_square(self.evidence.measured.errors)
         return Decision(
-            expected=expected,
-            first_change=scale.shown(runs.changes[0]),
-            suspected_from=scale.shown_loss(runs.suspicion(1)),
-            changes=tuple(map(scale.shown, confirmation.changes)),
-            middle=scale.shown(confirmation.middle) if confirmation.changes else None,
-            accepted=scale.shown_loss(confirmation.accepted),
-            threshold=scale.shown_loss(self.threshold),
+            expected=self.expected,
+            first_change=shown(runs.changes[0]),
+            suspected_from=-shown(-runs.suspicion(1)),
+            changes=tuple(map(shown, confirmation.changes)),
+            middle=shown(confirmation.middle) if confirmation.changes else None,
+            accepted=-shown(-confirmation.accepted),
+            threshold=-shown(-self.threshold),
             last=confirmation.most,
             enough=confirmation.enough(MOST_COUNTED),
             deviations=StandardDeviations(
                 within_runs=None if within is None else math.sqrt(within),
                 between_runs=self.noise.between_runs,
                 of_baseline=self.noise.between_runs * math.sqrt(self.learnt.runs_variance),
-                between_sessions=between_sessions,
+                between_sessions=self.between_sessions,
             ),
             powers=tuple(
-                Power(
-                    count,
-                    scale.shown_loss(confirmation.threshold_in(count)),
-                    scale.shown_loss(self.min_detectable(count)),
-                )
+                Power(count, -shown(-confirmation.threshold_in(count)), -shown(-self.min_detectable(count)))
                 for count in confirmation.counts_shown
             ),
-            **confirmation.steps(self.threshold),
+            **confirmation.steps,
         )
 
 
-def _is_shared(changes: Sequence[float], accepted: float, noise: Noise, others: float | None) -> bool:
+def _is_shared(changes: Sequence[float], accepted: float, noise: Noise, others: float) -> bool:
     """Whether a test is slower than accepted, and by no more than accepted slower than the others, within noise."""
-    if others is None:
-        return False
     middle = hodges_lehmann(changes)
     return middle < -accepted and middle - min(others, 0.0) >= -accepted - noise.between_runs

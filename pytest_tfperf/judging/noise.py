@@ -139,7 +139,8 @@ def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:
         return Noise(between_runs=ASSUMED_BETWEEN_RUNS, degrees_of_freedom=math.inf)
     prior_freedom, prior_variance = _prior(tuple(known.values()))
     # All runs together are the most that can be known (limma's eBayes caps it so too).
-    most = float(sum(freedom for _, freedom in known.values()))
+    _, freedoms = zip(*known.values(), strict=True)
+    most = float(sum(freedoms))
     if math.isinf(prior_freedom) or len(known) == 1:
         return Noise(between_runs=math.sqrt(prior_variance), degrees_of_freedom=most, rows=len(known))
     if baseline.key not in known:  # rows that differ much say little about another row

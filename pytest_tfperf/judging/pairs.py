@@ -192,8 +192,9 @@ class PairsTest:
         # The bias is of the mean: more pairs make it no smaller.
         return replace(scatter, variance=scatter.variance + len(self.changes) * self.bias**2)
 
-    def steps(self, threshold: float) -> dict[str, Any]:  # noqa: ARG002  a `Decider` has it
-        """Return the fields of a `Decision` that only pairs have."""
+    @property
+    def steps(self) -> dict[str, Any]:
+        """The fields of a `Decision` that only pairs have."""
         return {"showing": None, "showing_needed": None, "evidence": self.evidence, "evidence_needed": self.fails_at}
 
     @property

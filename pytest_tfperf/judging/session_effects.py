@@ -10,10 +10,9 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Run
-from pytest_tfperf.core.throughput import hodges_lehmann, run_value, scatter
+from pytest_tfperf.core.throughput import RunValue, hodges_lehmann, run_value, scatter
 from pytest_tfperf.core.verdict import LOSSES, Noise, Outcome
 from pytest_tfperf.judging.noise import baseline_variance
 
@@ -56,14 +55,9 @@ class CommonDrift:
         return self.tests >= MIN_TESTS
 
 
-def first_windows_change(run: Run, baseline: Baseline) -> float:
-    """ln(images/s over the run's first windows / the baseline)."""
-    return run_value(first_windows(run)).log_rate - math.log(baseline.value)
-
-
-def first_windows(run: Run) -> Run:
-    """Return a run with its first windows alone."""
-    return replace(run, windows=run.windows[:FIRST_WINDOWS], stated_examples_per_sec=None)
+def of_first_windows(run: Run) -> RunValue:
+    """Return the throughput of a run's first windows alone."""
+    return run_value(replace(run, windows=run.windows[:FIRST_WINDOWS], stated_examples_per_sec=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +232,11 @@ def session_variance(
     # Few tests show mostly what a session does to all of them: together they say as much as one of them, and a single
     # session that differs is no variance yet.
     are_few = tests < MIN_TESTS
-    known = [(noise, baseline_runs, teaching(past)) for noise, baseline_runs, past in rows]
-    known = [row for row in known if len(row[2]) > (1 if are_few else 0)]
+    known = [
+        (noise, baseline_runs, learnt)
+        for noise, baseline_runs, past in rows
+        if len(learnt := teaching(past)) > (1 if are_few else 0)
+    ]
     independent = 1.0 / max(len(known), 1) if are_few else 1.0
     log_weights = [_log_prior(sigma, tests) for sigma in GRID]
     for noise, baseline_runs, past in known:
@@ -289,14 +286,16 @@ def learnt_baseline(noise: Noise, baseline_runs: int, past: Sequence[SessionChan
     document's, stays as it is. Weights are inverse variances, with `sigma` between sessions. Sessions further from the
     row than its own error explains are a change of the test, which only a new recording accepts.
     """
-    parts = [(0.0, baseline_variance(baseline_runs))]
-    if baseline_runs > 1:
-        good = [s for s in teaching(past[:-_SESSIONS_NOT_LEARNT]) if s.outcome is Outcome.PASS]
-        parts += [(hodges_lehmann(s.changes), 1 / len(s.changes)) for s in good[:_SESSIONS_LEARNT]]
+    older = past[:-_SESSIONS_NOT_LEARNT]
+    of_row = baseline_variance(baseline_runs)
+    if baseline_runs <= 1 or not older:
+        return LearntBaseline(0.0, of_row, 1.0)
+    good = [s for s in teaching(older) if s.outcome is Outcome.PASS][:_SESSIONS_LEARNT]
+    parts = [(0.0, of_row), *((hodges_lehmann(s.changes), 1 / len(s.changes)) for s in good)]
     weights = [1 / (noise.between_runs**2 * variance + sigma**2) for _, variance in parts]
     shares = [weight / math.fsum(weights) for weight in weights]
     offset = math.fsum(share * change for share, (change, _) in zip(shares, parts, strict=True))
-    most = _MOST_ERRORS * math.sqrt(noise.between_runs**2 * parts[0][1] + sigma**2)
+    most = _MOST_ERRORS * math.sqrt(noise.between_runs**2 * of_row + sigma**2)
     return LearntBaseline(
         offset=max(-most, min(offset, most)),
         runs_variance=math.fsum(share**2 * variance for share, (_, variance) in zip(shares, parts, strict=True)),

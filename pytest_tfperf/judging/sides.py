@@ -7,19 +7,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_tfperf.core.run import Run
-from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import NOTHING, WORST_FIRST, Outcome, Reason, Rule, Verdict, Want, Wants
 from pytest_tfperf.judging.evidence import Evidence
-from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.pairs import EXPECTED_PAIRS, MIN_PAIRS, Scatter
-from pytest_tfperf.judging.validity import invalid, unusable
-
-OF_RATES = Scatter(2 * ASSUMED_BETWEEN_RUNS**2, EXPECTED_PAIRS)
-"""The scatter that is assumed for pairs of throughputs."""
-
-_OF_FIGURES = Scatter(0.0, 0.0)
-"""Nothing is assumed for another figure: it may be the same in each run, and then a small change counts."""
+from pytest_tfperf.judging.pairs import MIN_PAIRS
 
 _FAULTS_THAT_TELL = 2  # pairs in which b alone has no usable value, after which b is to blame, as where it crashes
 
@@ -30,18 +20,11 @@ def judge_sides(evidence: Evidence) -> Verdict:
     A value that only b lacks, or that is no finite number in b only, fails as a loss does. Where a gave the value in
     some runs only, the pairs that have both values can show a loss, but can't clear b.
     """
-    blank = Verdict(
-        figure=evidence.figure,
-        value=evidence.value,
-        rank=evidence.rank,
-        places=evidence.places,
-        rule=Rule.OTHER_SIDE,
-        tolerance=evidence.tolerance if evidence.values is None else None,
-    )
-    a, b = ([_fault(evidence, run) for run in runs] for runs in zip(*((p.a, p.b) for p in evidence.pairs), strict=True))
-    if evidence.values is None:
-        verdict = _compared(evidence, blank)
-        return _without_value(evidence, verdict, a, b) if any((*a, *b)) else verdict
+    blank = replace(evidence.blank, rule=Rule.OTHER_SIDE, tolerance=evidence.scale.tolerance)
+    a = [evidence.scale.fault(pair.a) for pair in evidence.pairs]
+    b = [evidence.scale.fault(pair.b) for pair in evidence.pairs]
+    if Reason.DIVERGED in (*a, *b):  # the throughputs can be compared all the same
+        return _without_value(evidence, _compared(evidence, blank), a, b)
     if any(b) or Reason.NOT_FINITE in a:
         return _without_value(evidence, blank, a, b)
     if len(evidence.places) > 1:
@@ -55,14 +38,6 @@ def judge_sides(evidence: Evidence) -> Verdict:
     return _within_limit(evidence, verdict)
 
 
-def _fault(evidence: Evidence, run: Run) -> Reason | None:
-    """Return why a run's value can't be compared; None where it can."""
-    if evidence.values is not None:
-        return unusable([run.figures.get(evidence.figure.name)])
-    verdict = invalid(summarise([run]))
-    return None if verdict is None else verdict.reason
-
-
 def _without_value(
     evidence: Evidence, verdict: Verdict, a: Sequence[Reason | None], b: Sequence[Reason | None]
 ) -> Verdict:
@@ -72,9 +47,9 @@ def _without_value(
     """
     reasons = [reason for reason in (*b, *a) if reason is not None]
     reason = reasons[0]
-    if evidence.values is not None:
-        values = (value for value in evidence.seen if value is not None and not math.isfinite(value))
-        known = [value for value in evidence.values_of_a if math.isfinite(value)]
+    if reason is not Reason.DIVERGED:
+        values = (value for value in evidence.measured.seen if value is not None and not math.isfinite(value))
+        known = [value for value in evidence.measured.a if math.isfinite(value)]
         target = statistics.median(known) if known else None
         value = None if reason is Reason.NOT_MEASURED else next(values)
         verdict = replace(verdict, value=value, confirmed_from=target)
@@ -88,8 +63,8 @@ def _without_value(
 
 
 def _within_limit(evidence: Evidence, verdict: Verdict) -> Verdict:
-    now = evidence.values_of_b
-    if not evidence.figure.exceeds_limit(statistics.median(now)):
+    now = evidence.measured.b
+    if not now or not evidence.figure.exceeds_limit(statistics.median(now)):
         return verdict
     if len(now) >= MIN_PAIRS:
         return replace(verdict, outcome=Outcome.REGRESSED, reason=Reason.BEYOND_LIMIT, wants=NOTHING)
@@ -105,7 +80,7 @@ def _compared(evidence: Evidence, blank: Verdict) -> Verdict:
 
 def _in_direction(evidence: Evidence, blank: Verdict, sign: int) -> Verdict:
     scale = evidence.scale
-    test = evidence.pairs_test(sign, OF_RATES if scale.is_logarithm else _OF_FIGURES, is_assumed=True)
+    test = evidence.pairs_test(sign, scale.assumed, is_assumed=True)
     outcome, reason, wants = test.decided()
     threshold = test.threshold_in(test.last)
     if outcome is Outcome.PASS and scale.is_blind(test.hidden_by_noise, test.accepted):
@@ -118,9 +93,9 @@ def _in_direction(evidence: Evidence, blank: Verdict, sign: int) -> Verdict:
         reason=reason,
         change=change,
         confirmed_change=change,
-        confirmed_from=evidence.target_of_pairs,
+        confirmed_from=evidence.measured.target,
         interval=(low, high),
-        threshold=scale.shown_loss(threshold) if math.isfinite(threshold) else None,
+        threshold=-scale.shown(-threshold) if math.isfinite(threshold) else None,
         tests=test.tests,
         wants=wants,
     )

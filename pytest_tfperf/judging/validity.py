@@ -147,8 +147,8 @@ def _drift(rates: Sequence[float]) -> Disturbance | None:
     """Return a change from the first to the last third."""
     third = len(rates) // 3
     parts = [rates[:third], rates[third:-third], rates[-third:]]
-    first, middle, last = (statistics.median(part) for part in parts)
-    within = statistics.median(scatter(part) for part in parts)
+    first, middle, last = map(statistics.median, parts)
+    within = statistics.median(map(scatter, parts))
     change = last - first
     if abs(change) < max(_LEAST_SHIFT, _SCATTERS * within):
         return None

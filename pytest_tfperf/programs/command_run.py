@@ -20,10 +20,9 @@ from pytest_tfperf.core.speed_variables import FACT, speed_variables
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, UserCodeFailed, worded
 from pytest_tfperf.lines import Line
 from pytest_tfperf.workers.failures import OUT_OF_MEMORY, describe_exit, last_line, last_lines, of_program
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.process_end import kernel_oom_kills, kill_group, kill_marked, started_at
-from pytest_tfperf.workers.processes import KILL_SECONDS
+from pytest_tfperf.workers.processes import KILL_SECONDS, Interpreter
 
 GRACE_SECONDS = 3.0
 """From SIGTERM to SIGKILL: enough for a signal handler, and short for a program that ignores SIGTERM."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.revisions.git import ignored, is_ignored
-from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.processes import Interpreter
 
 ENDS_PATH: Final = r"""\s:;,'"`=|&<>()\[\]{}"""
 """Characters that end a path inside of other text, as a regular expression has them between its brackets."""

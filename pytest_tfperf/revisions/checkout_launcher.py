@@ -126,10 +126,8 @@ class CheckoutLauncher:
     def _moved(self, text: str, folder: str, what: str) -> str:
         """An argument or a variable whose paths of the repository lead into the checkout.
 
-        Args:
-            text: paths with colons between them, as in PYTHONPATH, each perhaps after "name=".
-            folder: where relative paths begin; "" for absolute paths only.
-            what: its name in messages.
+        It may be a list with colons, as in PYTHONPATH, each path perhaps after "name=". Relative paths begin in
+        `folder`; "" for absolute paths only.
         """
         return os.pathsep.join(self._moved_part(part, folder, what) for part in self._parts(text, folder))
 

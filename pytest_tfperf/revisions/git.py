@@ -73,11 +73,7 @@ def refusal_of(folder: Path) -> str:
 
 
 def require_repository(folder: Path, wanted_by: str) -> Path:
-    """The root of the repository that a folder is in.
-
-    Args:
-        folder: where the tests are.
-        wanted_by: the option that needs it, for the message.
+    """The root of the repository that a folder is in, for the option that needs it.
 
     Raises:
         TfperfError: there is none, git is missing or refuses to read it, or nothing was committed yet.

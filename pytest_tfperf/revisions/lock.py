@@ -38,14 +38,11 @@ def _record_again() -> str:
 class Lock:
     """A lock's header comments, and its requirement for TensorFlow.
 
-    Args:
-        python: version of the Python that it is for, "3.11.7".
-        tensorflow: version of TensorFlow, "" if it is not locked.
-        warnings: sentences about packages that an environment built from it lacks.
+    `warnings` are sentences about packages that an environment built from it lacks.
     """
 
-    python: str
-    tensorflow: str
+    python: str  # "3.11.7"
+    tensorflow: str  # "" if it is not locked
     warnings: tuple[str, ...]
 
 

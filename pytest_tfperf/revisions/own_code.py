@@ -172,8 +172,7 @@ class OwnCode:
     def _refuse_copies(self, modules: Mapping[str, str]) -> None:
         """Refuse installed copies of the repository's packages, which are the same for both sides.
 
-        Args:
-            modules: modules that are not of this side's code -> their files.
+        `modules` are those that are not of this side's code, with their files.
         """
         for module, file in modules.items():
             top = module.partition(".")[0]

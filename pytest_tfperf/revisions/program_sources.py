@@ -59,7 +59,7 @@ class SourceWatch:
     """Watches a program.
 
     Args:
-        scratch: a folder of the program's own, for the hook and its report.
+        scratch: a folder of the program's own.
         trees: folders whose files are watched, links followed; () to watch nothing, and only set the import path.
         moved: as in `Interpreter`, for the import path of its Pythons.
     """

@@ -25,7 +25,7 @@ from pytest_tfperf.errors import TfperfError, worded
 from pytest_tfperf.revisions.lock import Lock, read_lock
 from pytest_tfperf.revisions.worktrees import FULL
 from pytest_tfperf.workers.failures import last_lines
-from pytest_tfperf.workers.interpreters import IMPORT_SECONDS, Interpreter, packages_of, require_usable_import
+from pytest_tfperf.workers.processes import IMPORT_SECONDS, Interpreter, packages_of, require_usable_import
 
 _WITHOUT_GPUS: Final = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
@@ -67,11 +67,8 @@ def find_python(text: str) -> Path:
 def try_imports(interpreter: Interpreter, functions: Collection[str] = ()) -> tuple[str, dict[str, str]]:
     """Let a Python import TensorFlow and then the user's own functions, which may take minutes.
 
-    Returns TensorFlow's version, and the reason for each function that can't be imported.
-
-    Args:
-        interpreter: the Python, and where it finds the functions.
-        functions: names as "package.module:function".
+    Returns TensorFlow's version, and the reason for each function ("package.module:function") that can't be
+    imported.
 
     Raises:
         TfperfError: it can't be run, its TensorFlow can't be imported, or one of the two is too old.
@@ -115,10 +112,7 @@ _INSTALLED = "installed.txt"
 def make_virtual_environment(folder: Path, requirements: Path, *, otherwise: str = NAME_ONE) -> None:
     """Make a virtual environment of the lock's Python, with its packages; a failure leaves no folder.
 
-    Args:
-        folder: its final place. It can't be moved later, because its scripts name the folder.
-        requirements: the lock's file.
-        otherwise: another way out, for messages.
+    It can't be moved later, because its scripts name the folder. `otherwise` is another way out, for messages.
 
     Raises:
         BaselineError: the lock can't be read.
@@ -264,7 +258,6 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
         lock: a complete list of requirements, as `pip freeze` and --update-baselines write it. Without a line
             "# python: VERSION" it is for this Python.
         folder: the folder of all environments.
-        say: shows a line before uv or pip begins.
 
     Raises:
         TfperfError: it can't be read, its Python is missing, uv or pip fails, or the disk is full.

@@ -146,11 +146,7 @@ class _Reporter:
 
 
 def image_of(process: str = "self") -> str:
-    """The address where a process' stack begins: a forked child, which goes on to report, keeps it; exec changes it.
-
-    Args:
-        process: its folder in /proc.
-    """
+    """The address where a process' stack begins: a forked child, which goes on to report, keeps it; exec changes it."""
     try:
         with open(f"/proc/{process}/stat") as file:
             return file.read().rpartition(")")[2].split()[25]  # field 28

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -92,11 +93,8 @@ def remove_worktree(repository: Path, folder: Path) -> None:
 class Worktrees:
     """The worktrees in a folder; the ones in use by this process are locked against removal until it ends.
 
-    A kill -9 leaves a worktree that git knows of and that may be incomplete; the next `get` removes it.
-
-    Args:
-        repository: the repository's root.
-        folder: our own; made where missing, and ignored by git.
+    A kill -9 leaves a worktree that git knows of and that may be incomplete; the next `get` removes it. The folder is
+    our own; it is made where missing, and ignored by git.
     """
 
     def __init__(self, repository: Path, folder: Path) -> None:
@@ -105,18 +103,14 @@ class Worktrees:
         self._held: dict[Path, ExitStack] = {}
 
     def get(self, commit: str, say: Callable[[str], None] = lambda _: None) -> Path:
-        """The folder with the code of a commit, which later sessions use again.
-
-        Args:
-            commit: the hash of a commit that the repository has.
-            say: shows a line before git begins.
+        """The folder with the code of a commit (its hash), which later sessions use again.
 
         Raises:
             TfperfError: git can't check it out, with its submodules, the disk is full, or its files were changed while
                 another session uses it.
         """
         way_out = "Make it writable, or name another folder with --tfperf-dir"
-        with worded(self._folder, "written", way_out), self._alone():
+        with worded(self._folder, "written", way_out), alone_in(self._folder):
             self._prune(keep=commit)
             folder = self._folder / commit
             self._release(folder)  # a search comes back to a commit
@@ -177,13 +171,20 @@ class Worktrees:
     def _lock(self, folder: Path) -> Path:
         return self._folder / (folder.name + _LOCK)
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Wait until no other process adds or removes worktrees here."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / ".gitignore").write_text("*\n", "utf-8")  # `git add .` must not add it
-        with _locked(self._folder / _LOCK, fcntl.LOCK_EX):
-            yield
+
+@contextmanager
+def alone_in(folder: Path, waits: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Wait until no other process adds or removes something in our folder, which is made where missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".gitignore").write_text("*\n", "utf-8")  # `git add .` must not add it
+    with (folder / _LOCK).open("a", encoding="utf-8") as file:
+        os.set_inheritable(file.fileno(), True)  # an installer that outlives this process still holds it
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

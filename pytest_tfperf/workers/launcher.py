@@ -1,6 +1,6 @@
 """The start of training: a `Launcher` turns a `Job` into a `TrainingRun`, which runs windows of steps on request.
 
-To support another way of starting processes on several nodes, write an engine (`features/cluster/engine.py`).
+To support another way of starting processes on several nodes, write an engine (`features/cluster/plugin.py`).
 
 Driver and worker talk in JSON messages over a `wire.Channel`. The worker calls, sends
 `{"hello": "worker", "number": ...}`, and gets one message with its job, log, environment and import paths. It sends one
@@ -22,7 +22,7 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import Devices
-from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.processes import Interpreter
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
 
@@ -33,7 +33,6 @@ class PreparedCommand:
 
     Args:
         command: what is started: `env` is its whole environment, `cwd` its working folder.
-        log: the file for its output.
         silence_seconds: the most that it may go without a reading.
         facts: its software, for the measurement's environment.
         scratch: folder of its temporary files, removed at the end; None without one.
@@ -67,9 +66,7 @@ class Launcher(Protocol):
         """Prepare the start of a user's command.
 
         Args:
-            command: the command.
-            devices: the devices that it sees on each node.
-            nodes: the number of nodes that it runs on.
+            devices: those that it sees on each node.
 
         Raises:
             MeasurementError: its log can't be written.

@@ -25,9 +25,8 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, TfperfError
 from pytest_tfperf.workers.failures import hint_of_full
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
-from pytest_tfperf.workers.processes import ForkServer, Process, start_process
+from pytest_tfperf.workers.processes import ForkServer, Interpreter, Process, start_process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 from pytest_tfperf.workers.worker_run import Progress, WorkerRun
@@ -176,7 +175,6 @@ class LocalLauncher:
     """Starts workers on this machine, from a fork server or as fresh interpreters.
 
     Args:
-        logs: folder for the workers' log files; made where missing.
         silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
         fresh: start a new interpreter for each worker instead of forking.
         interpreter: their Python; None for this one.

@@ -24,9 +24,8 @@ from pytest_tfperf.errors import (
 )
 from pytest_tfperf.lines import Line
 from pytest_tfperf.workers import failures
-from pytest_tfperf.workers.interpreters import require_usable_import
 from pytest_tfperf.workers.process_end import kernel_oom_kills
-from pytest_tfperf.workers.processes import Process
+from pytest_tfperf.workers.processes import Process, require_usable_import
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Silence
 
 Progress = Callable[[str], None]
@@ -52,19 +51,13 @@ class WorkerRun:
 
     Args:
         process: the worker; it may not have called yet.
-        log: its log file.
         scratch: folder of its temporary files, removed at the end; None if it has none here. TensorFlow writes a file
             for each function that it compiles, and removes them in an exit handler, which a killed worker never runs.
         message: with its job, for when it has called.
-        python: the interpreter that it runs under, for messages.
-        on_cpus: it has no GPUs.
         silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
-        on_hang: called when the worker hung.
-        name: the worker's name in messages.
         oom_kills: reads the kernel's counter of out-of-memory kills.
 
     Attributes:
-        channel: the connection to it, once it has called.
         fault: the way in which it failed; None if it has not.
         silence_seconds: the most that it may send nothing now.
     """

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_tfperf.bench.disturbance_guard import LOOK_SECONDS, Load, look_before_recording, watch_idly
 from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.reports.invalid import accepted_load, refused_load
 
@@ -43,10 +44,10 @@ def test_a_machine_that_is_quiet_for_a_second_is_taken(seconds: tuple[Telemetry 
 
 
 def test_a_load_that_the_user_accepts_is_remarked() -> None:
-    accepted = look_before_recording(DisturbanceLimits.accepting(1.0), shown(BUSY)).accepted
+    accepted = look_before_recording(Settings(values={"busy": 1.0}).disturbance_limits, shown(BUSY)).accepted
     assert accepted is not None
     assert (
-        accepted_load(accepted, DisturbanceLimits.accepting(1.0))
+        accepted_load(accepted, Settings(values={"busy": 1.0}).disturbance_limits)
         == f"{FACT}, and tfperf_busy=1 accepts it: the new rows will say so"
     )
 

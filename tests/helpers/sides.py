@@ -14,9 +14,9 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 from pytest_tfperf.revisions.worktrees import Worktrees
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.workers.processes import Interpreter
 from tests.helpers.inner import Project
 from tests.helpers.repositories import Repository
 

@@ -13,10 +13,10 @@ from pytest_tfperf.judging.session_effects import (
     NoiseOfChanges,
     change_of_others,
     common_drift,
-    first_windows_change,
     noise_of_changes,
+    of_first_windows,
 )
-from tests.helpers.measurements import baseline, run
+from tests.helpers.measurements import run
 
 
 def test_fewer_than_eight_tests_have_nothing_in_common() -> None:
@@ -108,9 +108,9 @@ def test_four_times_as_many_tests_halve_the_error_of_the_drift() -> None:
 def test_a_run_counts_by_its_first_windows_however_long_it_went_on(later: float) -> None:
     """A run stops early on good news only: its whole value would be better than the machine is."""
     first = run([0.1] * FIRST_WINDOWS + [later] * 30, examples_per_step=1)
-    assert first_windows_change(first, baseline(10.0)) == pytest.approx(0.0)
+    assert of_first_windows(first).examples_per_sec == pytest.approx(10.0)
 
 
 def test_a_burst_that_slows_a_few_of_the_first_windows_is_no_drift() -> None:
     first = run([0.1] * 17 + [0.3] * 3, examples_per_step=1)
-    assert first_windows_change(first, baseline(10.0)) == pytest.approx(0.0)
+    assert of_first_windows(first).examples_per_sec == pytest.approx(10.0)

@@ -20,9 +20,9 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import DeviceFailed, MeasurementError, OutOfMemory, TfperfError, UserCodeFailed
 from pytest_tfperf.programs import command_run
 from pytest_tfperf.programs.command_run import BoundedLog, CommandRun
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.workers.processes import Interpreter
 from tests.helpers.patience import PATIENCE_SECONDS, is_gone, running, wait_for
 
 Start = Callable[..., CommandRun]

@@ -26,7 +26,6 @@ STARTS = {
     "revisions/pythons.py": "uv or pip",
     "training/rank.py": "ranks",
     "training/server.py": "workers",
-    "workers/interpreters.py": "workers",
     "workers/process_end.py": "`nvidia-cuda-mps-control`",
     "workers/processes.py": "workers",
 }

@@ -114,6 +114,28 @@ def test_without_uv_pip_makes_the_environment(tmp_path: Path, monkeypatch: pytes
     assert fault_of(tmp_path / "venv", lock) == ""
 
 
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        ("No matching distribution found for cost", "--tfperf-reference=PYTHON"),
+        ("[Errno 28] No space left on device", "Free space on that disk"),
+        ("[Errno 122] Disk quota exceeded", "Free space on that disk"),
+    ],
+)
+def test_an_installation_by_pip_that_fails_shows_its_error_and_the_next_step(
+    error: str, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    makes = '[ "$2" = venv ] && /bin/mkdir -p "$3/bin" && /bin/cp "$0" "$3/bin/python" && exit 0'
+    python.write_text(f"#!/bin/sh\n{makes}\necho 'ERROR: {error}'\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv("PATH", "/nowhere")
+    said = refusal(tmp_path, lock_of(tmp_path, "cost==1.0"))
+    assert f"ERROR: {error}\n" in said
+    assert step in said.splitlines()[-1]
+
+
 # Played, because it shows what no real uv does here: it brings a Python
 
 

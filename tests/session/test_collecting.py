@@ -13,7 +13,7 @@ MEASURES = (
     "judging",
     "bench.session",
     "session.summary",
-    "workers.interpreters",
+    "workers.processes",
     "reports.baselines",
 )
 """Modules of ours that only a session with tests to run needs."""

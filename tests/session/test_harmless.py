@@ -18,7 +18,6 @@ ALLOWED = (
     "pytest_tfperf.core.setting",
     "pytest_tfperf.core.settings",
     "pytest_tfperf.errors",
-    "pytest_tfperf.features.cluster.engine",
     "pytest_tfperf.lines",
     "pytest_tfperf.plugin",
     "pytest_tfperf.stores.files",

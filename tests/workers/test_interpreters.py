@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.processes import Interpreter
 
 
 @pytest.mark.parametrize("library", [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib")])

@@ -19,8 +19,8 @@ from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.workers.processes import Interpreter
 from tests.helpers.patience import wait_for
 from tests.helpers.pythons import fake_python, fake_server
 from tests.helpers.space import no_file_left_to_open

@@ -13,8 +13,7 @@ import pytest
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers import process_end, processes
-from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.processes import ForkServer, Process, start_process
+from pytest_tfperf.workers.processes import ForkServer, Interpreter, Process, start_process
 from pytest_tfperf.workers.wire import Listener
 from tests.helpers.patience import PATIENCE_SECONDS, wait_for
 from tests.helpers.pythons import fake_python, fake_server

@@ -24,6 +24,7 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import RATE, shown_name
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import moment
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError, known_names, one_of
 from pytest_tfperf.reports.acknowledgement import acknowledged_test, loss
@@ -53,7 +54,7 @@ def add_to(commands: Commands) -> None:
             "tfperf ack --remove test_resnet50",
             "tfperf ack --list",
         ),
-        parents=[folder("--baselines", "baselines", "folder of the baselines"), history_place()],
+        parents=[folder(Settings.baselines, "folder of the baselines"), history_place()],
     )
     command.add_argument(
         "test", metavar="TEST", nargs="?", help="pytest's node id or the workload's name, or a part of them"
@@ -86,33 +87,30 @@ def _reason(text: str) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    with files.locked(arguments.baselines):
-        return _read_and_change(arguments)
-
-
-def _read_and_change(arguments: argparse.Namespace) -> int:
-    known, folder = acknowledgements.read(arguments.baselines), arguments.baselines
-    if arguments.list:
-        show(*_table(known, width()) or [f"nothing is acknowledged in {folder}/"])
-    elif arguments.test is None:
-        raise TfperfError("no TEST", next_step="Name one, or list what is acknowledged: tfperf ack --list")
-    elif arguments.remove:
-        gone = _to_remove(arguments, known)
-        path = acknowledgements.write(folder, [entry for entry in known if entry not in gone])
-        show(*(f"removed: {_shown(entry, gone)}" for entry in gone), f"Commit {path}")
-    else:
-        _require_end(arguments)
-        new, measured = _new(arguments)
-        replaced = {entry.key for entry in new}
-        old = [entry for entry in known if entry.key in replaced]
-        if old and not arguments.replace:
-            raise TfperfError(
-                f"{old[0].test} on {old[0].machine} is acknowledged until {old[0].until} already: {old[0].why}",
-                next_step="Give --replace to acknowledge the last measurement in its place, or --remove",
-            )
-        path = acknowledgements.write(folder, [*(entry for entry in known if entry not in old), *new])
-        show(*(f"acknowledged: {_shown(entry, new)}; at worst {loss(entry, entry.worst)}" for entry in new))
-        show(f"measured {measured}", f"Commit {path}")
+    folder = arguments.baselines
+    with files.locked(folder):
+        known = acknowledgements.read(folder)
+        if arguments.list:
+            show(*_table(known, width()) or [f"nothing is acknowledged in {folder}/"])
+        elif arguments.test is None:
+            raise TfperfError("no TEST", next_step="Name one, or list what is acknowledged: tfperf ack --list")
+        elif arguments.remove:
+            gone = _to_remove(arguments, known)
+            path = acknowledgements.write(folder, [entry for entry in known if entry not in gone])
+            show(*(f"removed: {_shown(entry, gone)}" for entry in gone), f"Commit {path}")
+        else:
+            _require_end(arguments)
+            new, measured = _new(arguments)
+            replaced = {entry.key for entry in new}
+            old = [entry for entry in known if entry.key in replaced]
+            if old and not arguments.replace:
+                raise TfperfError(
+                    f"{old[0].test} on {old[0].machine} is acknowledged until {old[0].until} already: {old[0].why}",
+                    next_step="Give --replace to acknowledge the last measurement in its place, or --remove",
+                )
+            path = acknowledgements.write(folder, [*(entry for entry in known if entry not in old), *new])
+            show(*(f"acknowledged: {_shown(entry, new)}; at worst {loss(entry, entry.worst)}" for entry in new))
+            show(f"measured {measured}", f"Commit {path}")
     return EXIT_GREEN
 
 

@@ -36,7 +36,7 @@ def prepare(settings: Settings) -> None:
     python = settings.of(AGAINST)
     if python is not None:
         from pytest_tfperf.revisions.pythons import require_python, try_imports
-        from pytest_tfperf.workers.interpreters import Interpreter
+        from pytest_tfperf.workers.processes import Interpreter
 
         # Where tests only run programs of another framework, neither Python need have TensorFlow.
         if find_spec("tensorflow"):

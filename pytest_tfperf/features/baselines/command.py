@@ -24,6 +24,7 @@ from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.features.baselines.merging import finish_merge, merged_lines
 from pytest_tfperf.reports.baselines import recorded_table
@@ -47,7 +48,7 @@ def add_to(commands: Commands) -> None:
         examples=("tfperf baselines stale", "tfperf baselines ratchet"),
     )
     actions = baselines.add_subparsers(required=True, metavar="ACTION")
-    where = folder("--baselines", "baselines", "folder of the baselines")
+    where = folder(Settings.baselines, "folder of the baselines")
     stale = add_command(
         actions,
         "stale",

@@ -14,6 +14,7 @@ from pytest_tfperf.console.pytest_process import explained_interrupt
 from pytest_tfperf.console.session_settings import root
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.numbers import counted
@@ -40,8 +41,8 @@ def add_to(commands: Commands) -> None:
         ),
         statuses=_STATUSES,
         parents=[
-            folder("--dir", ".tfperf", "where the search, its checkouts and environments lie"),
-            folder("--baselines", "baselines", "folder of the baselines"),
+            folder(Settings.dir, "where the search, its checkouts and environments lie"),
+            folder(Settings.baselines, "folder of the baselines"),
         ],
     )
     bisect.add_argument("test", metavar="TEST", help="pytest's id of one test; of a measured one also the id's end")
@@ -64,6 +65,12 @@ def add_to(commands: Commands) -> None:
         metavar="FRACTION",
         help="a loss above it is searched for, 0.01 for 1 %% (default: the test's own tolerance)",
     )
+    bisect.add_argument(
+        "--build",
+        default="",
+        metavar="COMMAND",
+        help="a shell command that builds the project in each commit's checkout",
+    )
     bisect.add_argument("--again", action="store_true", help="forget what an interrupted search has found")
 
 
@@ -72,8 +79,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.features.bisect.states import commit_states, package_states, range_of
 
     tolerance = None if arguments.tolerance is None else Tolerance.of(arguments.tolerance)
-    if arguments.packages and (arguments.good or arguments.bad):
-        raise TfperfError("--packages with --good or --bad: search either packages or commits")
+    if arguments.packages and (arguments.good or arguments.bad or arguments.build):
+        raise TfperfError("--packages with --good, --bad or --build: search either packages or commits")
     project = root().absolute()
     arguments.test = _test(arguments)
     with ExitStack() as opened:
@@ -81,7 +88,7 @@ def _run(arguments: argparse.Namespace) -> int:
             fast, slow = arguments.packages
             states = package_states(fast, slow, arguments.dir)
         else:
-            states = commit_states(project, *range_of(arguments, project), arguments.dir, opened)
+            states = commit_states(project, *range_of(arguments, project), arguments.dir, opened, arguments.build)
         search = Search(arguments.test, states, arguments.dir, show, tolerance)
         if arguments.again:
             shutil.rmtree(search.folder, ignore_errors=True)

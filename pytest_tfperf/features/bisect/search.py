@@ -295,7 +295,7 @@ class Search:
     def _read(self, file: Path) -> Answer | None:
         answer = read(Answer, file)
         if answer is not None and answer.comparisons:
-            self._seconds_of_runs.append(math.fsum(each.seconds / each.workers for each in answer.comparisons))
+            self._seconds_of_runs.append(math.fsum(result.seconds / result.workers for result in answer.comparisons))
         return answer
 
     def _write(self, path: Path, value: OtherSide | Answer) -> None:

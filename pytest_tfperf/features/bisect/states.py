@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,7 @@ from pytest_tfperf.revisions.pythons import environment_of
 from pytest_tfperf.revisions.worktrees import Worktrees
 from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
+from pytest_tfperf.workers.failures import last_lines
 
 _ASKED_BY: Final = "tfperf bisect"
 
@@ -64,7 +67,7 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
     )
 
 
-def commit_states(project: Path, good: str, bad: str, folder: Path, opened: ExitStack) -> States:
+def commit_states(project: Path, good: str, bad: str, folder: Path, opened: ExitStack, build: str = "") -> States:
     """Return the good commit and the commits after it; each is checked out once.
 
     Args:
@@ -72,6 +75,7 @@ def commit_states(project: Path, good: str, bad: str, folder: Path, opened: Exit
         good, bad: revisions; good is an ancestor of bad.
         folder: tfperf's own.
         opened: holds the checkouts.
+        build: a shell command that builds the project in each checkout, once.
 
     Raises:
         TfperfError: a revision is no commit, or good is no ancestor of bad.
@@ -84,8 +88,11 @@ def commit_states(project: Path, good: str, bad: str, folder: Path, opened: Exit
     checkouts = Worktrees(repository, folder.absolute() / "checkouts")
     opened.callback(checkouts.close)
 
+    @cache
     def state(index: int) -> State:
         name, code = commits[index].shown, checkouts.get(commits[index].hash).resolve()
+        if build:
+            _build(build, code)
         checkout = Checkout(repository=repository, folder=code, name=name, beside=code.parent)
         return State(title=name, facts={"commit": name}, checkout=checkout)
 
@@ -95,7 +102,16 @@ def commit_states(project: Path, good: str, bad: str, folder: Path, opened: Exit
         return [("author", author), ("subject", commit.subject), ("show", f"git show {commit.shown}")]
 
     names = [commit.shown for commit in commits]
-    return States(key=(first.hash, last.hash), names=names, state=state, about=about)
+    return States(key=(first.hash, last.hash, build), names=names, state=state, about=about)
+
+
+def _build(command: str, folder: Path) -> None:
+    done = subprocess.run(
+        command, shell=True, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    if done.returncode:
+        fact = f"{command} ended with status {done.returncode} in {folder}"
+        raise TfperfError(fact, *last_lines(done.stdout.decode("utf-8", "replace")))
 
 
 _PYTHON: Final = re.compile(r"^# python: (\d+\.\d+)\S*$", re.MULTILINE)

@@ -12,12 +12,11 @@ from pathlib import Path
 import psutil
 
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.features.cluster.engine import Engine
-from pytest_tfperf.features.cluster.plugin import Listen
+from pytest_tfperf.features.cluster.plugin import Engine, Listen
 from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher
 from pytest_tfperf.hardware.host import ROOT, text_of
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.processes import Interpreter
 from pytest_tfperf.workers.wire import Listener, new_key_file, read_key
 
 
@@ -25,21 +24,16 @@ class ClusterNodes:
     """See `Nodes`.
 
     Args:
-        engine: starts the ranks.
         named: the launcher as the user gave it.
-        listen: where ranks call this machine.
         folder: the session's, for logs and a new key.
         silence_seconds: the most that a rank may take to call, and may send nothing.
-
-    Attributes:
-        numbers: of the session's jobs and programs, each once.
     """
 
     def __init__(self, engine: Engine, *, named: str, listen: Listen, folder: Path, silence_seconds: float) -> None:
         self.engine = engine
         self.folder = folder.absolute()
         self.silence_seconds = silence_seconds
-        self.numbers = count(1)
+        self.numbers = count(1)  # of the session's jobs and programs
         self._named = named
         self._listen = listen
 

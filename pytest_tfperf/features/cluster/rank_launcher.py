@@ -20,13 +20,12 @@ from pytest_tfperf.core.job import Job, digest
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.features.cluster.engine import Engine
+from pytest_tfperf.features.cluster.plugin import Engine
 from pytest_tfperf.workers.failures import describe_exit, last_line, last_lines, read_end
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand
 from pytest_tfperf.workers.local import WorkerFiles, gpus_shown, worded_start
 from pytest_tfperf.workers.process_end import kill_group
-from pytest_tfperf.workers.processes import Process
+from pytest_tfperf.workers.processes import Interpreter, Process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.workers.worker_run import Progress, WorkerRun
@@ -39,14 +38,7 @@ _END_SECONDS = 5.0  # healthy ranks end within a second after the driver closes 
 
 
 class EngineProcess:
-    """An engine's command while it runs; there is no process if something else starts the ranks.
-
-    Args:
-        engine: cleans up after the command was killed.
-        command: the command; empty if something else starts the ranks.
-        environment: the command's environment variables.
-        log: the file for the command's output.
-    """
+    """An engine's command while it runs; there is no process if something else starts the ranks: it is empty."""
 
     def __init__(self, engine: Engine, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._engine = engine
@@ -140,14 +132,7 @@ class RankCall(NamedTuple):
 def wait_for_ranks(
     listener: Listener, job: Job, name: str, silence_seconds: float, engine: EngineProcess
 ) -> list[RankCall]:
-    """The calls of all ranks, in the order of their numbers.
-
-    Args:
-        listener: where they call.
-        job: their job.
-        name: the job's name in the session.
-        silence_seconds: the most to wait for all of them.
-        engine: the process that starts them.
+    """The calls of all ranks, in the order of their numbers, within `silence_seconds`.
 
     Raises:
         MeasurementError: a rank never called, called twice, or fits neither the job nor the other ranks.
@@ -221,11 +206,6 @@ class ClusterLauncher:
     """Starts jobs of several processes through an engine, and all other jobs through the local launcher.
 
     A rank on a node without the folder of the logs writes to the engine's output.
-
-    Args:
-        nodes: the session's.
-        local: starts jobs of one process.
-        interpreter: runs the ranks.
     """
 
     def __init__(self, nodes: ClusterNodes, local: Launcher, interpreter: Interpreter) -> None:

@@ -27,6 +27,7 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_R
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.topology import is_name
 from pytest_tfperf.errors import TfperfError, worded
 from pytest_tfperf.features.compare_sessions.side_comparison import (
@@ -66,7 +67,7 @@ def add_to(commands: Commands) -> None:
             "tfperf compare main..HEAD",
         ),
         statuses=_STATUSES,
-        parents=[history_place(), folder("--baselines", "baselines", "folder of the baselines")],
+        parents=[history_place(), folder(Settings.baselines, "folder of the baselines")],
     )
     kinds = (
         "a session's id, latest or previous; a file of `tfperf history --export`; a CSV, or a git revision of baselines"

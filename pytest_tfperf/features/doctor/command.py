@@ -14,6 +14,7 @@ from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, fol
 from pytest_tfperf.console.output import show, show_json
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_UNFIT
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
 from pytest_tfperf.reports.numbers import counted
@@ -33,7 +34,7 @@ def add_to(commands: Commands) -> None:
         "check whether this machine is fit to measure, and show the commands that fix it",
         examples=("tfperf doctor", "tfperf doctor --seconds 30", "tfperf doctor && pytest perf_tests"),
         statuses=_STATUSES,
-        parents=[folder("--dir", ".tfperf", "folder of the history, whose disk is checked")],
+        parents=[folder(Settings.dir, "folder of the history, whose disk is checked")],
     )
     doctor.add_argument(
         "--seconds", type=float, default=3.0, metavar="N", help="how long to watch other processes (default: 3)"
@@ -43,22 +44,15 @@ def add_to(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.features.doctor.fitness import host_findings, observe
-    from pytest_tfperf.features.doctor.framework_fitness import gpus_seen_by, installed
-    from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings, start_of_cuda
+    from pytest_tfperf.features.doctor.framework_fitness import software_findings
+    from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings
     from pytest_tfperf.hardware.host import read_host
-    from pytest_tfperf.hardware.nvml import gives_our_pids
-    from pytest_tfperf.hardware.sampler import process_name
 
     if not 0.1 <= arguments.seconds <= 3600:
         raise TfperfError(f"--seconds={arguments.seconds:g}: give 0.1 to 3600, as the kernel counts ticks of 10 ms")
     host, observed = read_host(), observe(arguments.seconds)
     findings = host_findings(observed, arguments.dir, free_bytes=_free_bytes(arguments.dir))
-    findings += gpu_findings(
-        other_process=process_name if gives_our_pids() else None,
-        starts=start_of_cuda,
-        find_frameworks=installed,
-        sees=gpus_seen_by,
-    )
+    findings += gpu_findings(of_software=software_findings)
     is_fit = all(finding.level is not Level.UNFIT for finding in findings)
     if arguments.json:
         facts = [plain(finding) | {"why": finding.subject.why} for finding in findings]

@@ -110,9 +110,6 @@ class Observed:
     """The use of a host during some seconds.
 
     Args:
-        telemetry: as in a run.
-        memory_bytes: all memory.
-        swap_used_bytes: of the whole machine.
         busy: CPU -> fraction of the time that it was busy.
         throttled: the number of times that a quota held our control group back.
     """
@@ -146,11 +143,7 @@ def host_findings(
 ) -> list[Finding]:
     """All findings about the host.
 
-    Args:
-        observed: its use.
-        history: the folder of the history, which need not exist yet.
-        free_bytes: free space there.
-        affinity: the CPUs that this process may run on; None asks the kernel.
+    The folder of the history need not exist yet. `affinity` are the CPUs that we may run on; None asks the kernel.
     """
     cpus = sorted(os.sched_getaffinity(0) if affinity is None else affinity)
     return [

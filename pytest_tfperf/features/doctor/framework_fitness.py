@@ -1,4 +1,4 @@
-"""Can the installed frameworks use the GPUs? Their builds, CUDA's libraries, and TensorFlow's code for each GPU."""
+"""Can CUDA and the installed frameworks use the GPUs? Its start and libraries, their builds and code for each GPU."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import ast
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from pytest_tfperf.core.topology import Gpu
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
@@ -18,6 +19,22 @@ from pytest_tfperf.hardware.nvml import answer_of
 from pytest_tfperf.reports.numbers import counted
 
 Version = tuple[int, int]
+
+
+class Driver(NamedTuple):
+    """The NVIDIA driver, and what this process may use of its GPUs.
+
+    Args:
+        version: "550.90.07".
+        cuda: the newest version of CUDA that it knows, (12, 4).
+        gpus: those that are visible, or have a visible MIG device.
+        usable: how many devices a process can use.
+    """
+
+    version: str
+    cuda: Version | None
+    gpus: Sequence[Gpu]
+    usable: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,69 +107,119 @@ _COUNT_OF_PYTORCH = "import torch; print(torch.cuda.device_count() if torch.cuda
 _COUNT_OF_JAX = "import jax; print(len(jax.devices('gpu')))"
 
 
-def framework_findings(
-    frameworks: Sequence[Framework],
-    driver: str,
-    cuda: Version | None,
-    gpus: int,
-    sees: Callable[[Framework], int | str],
-    machine: str = "",
-) -> Iterator[Finding]:
-    """Whether the installed frameworks can use the GPUs here.
+# NVML does not call CUDA, and answers where CUDA does not start.
+_STARTS_CUDA = """
+import ctypes
+print(ctypes.CDLL("libcuda.so.1").cuInit(0))
+"""
+_SECONDS_TO_START = 60.0
+
+# The codes of cuInit: their names in CUDA's header cuda.h, what they mean here, and the next step.
+_CUDA_FAILS = {
+    34: ("CUDA_ERROR_STUB_LIBRARY", "the toolkit's stub is found first", "take its folder `stubs` off LD_LIBRARY_PATH"),
+    100: (
+        "CUDA_ERROR_NO_DEVICE",
+        "CUDA finds no GPU, and NVML does",
+        "ls -l /dev/nvidia*   # a container needs each GPU's own file; and see what CUDA_VISIBLE_DEVICES names",
+    ),
+    101: ("CUDA_ERROR_INVALID_DEVICE", "a GPU that it finds can't be used", "sudo dmesg | grep -i nvrm"),
+    802: (
+        "CUDA_ERROR_SYSTEM_NOT_READY",
+        "the fabric manager does not run, or has not yet connected the NVSwitches",
+        "sudo systemctl restart nvidia-fabricmanager   # its version must be the driver's",
+    ),
+    803: (
+        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        "libcuda.so.1 and the kernel module have different versions",
+        "reboot, or reload the module, after a driver's update; in a container, take cuda-compat off LD_LIBRARY_PATH",
+    ),
+    804: (
+        "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        "cuda-compat, for newer CUDA on older drivers, does not work on this GPU",
+        "take cuda-compat off LD_LIBRARY_PATH, and install a newer NVIDIA driver",
+    ),
+    999: (
+        "CUDA_ERROR_UNKNOWN",
+        "mostly nvidia_uvm is not loaded, or /dev/nvidia-uvm can't be opened",
+        "sudo nvidia-modprobe -u -c=0   # then, as after a suspend: sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm",
+    ),
+}
+
+
+def software_findings(driver: Driver) -> Iterator[Finding]:
+    """Whether CUDA starts, and what the installed frameworks can do with the driver and each GPU, if there is any."""
+    if not driver.gpus:
+        return
+    start = start_of_cuda()
+    yield start
+    if start.level is Level.OK:
+        frameworks = installed()
+        yield from framework_findings(frameworks, driver)
+        for gpu in driver.gpus:
+            for framework in frameworks:
+                yield from code_findings(gpu, framework, driver.cuda)
+
+
+def start_of_cuda() -> Finding:
+    """Whether CUDA starts, tried in a process of its own."""
+    answer = answer_of(_STARTS_CUDA, seconds=_SECONDS_TO_START)
+    if answer is None:
+        fact, fix = f"cuInit did not return within {_SECONDS_TO_START:g} s", "sudo dmesg | grep -i xid   # then reboot"
+        return Finding(Check.CUDA, Level.UNFIT, fact, fix)
+    code = answer.stdout.strip()
+    if code == "0":
+        return Finding(Check.CUDA, Level.OK, "cuInit succeeds")
+    if not code.isdecimal():
+        fact = next(iter(answer.stderr.strip().splitlines()[-1:]), f"cuInit ended with status {answer.returncode}")
+        fix = "libcuda.so.1 comes with the driver; a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        return Finding(Check.CUDA, Level.UNFIT, fact, fix)
+    unknown = ("", "CUDA does not start", "look for the code in cuda.h, and see: sudo dmesg | grep -i nvrm")
+    name, meaning, fix = _CUDA_FAILS.get(int(code), unknown)
+    return Finding(Check.CUDA, Level.UNFIT, f"cuInit fails with {code} {name}".rstrip() + f": {meaning}", fix)
+
+
+def framework_findings(frameworks: Sequence[Framework], driver: Driver) -> Iterator[Finding]:
+    """Whether frameworks can use the driver's GPUs.
 
     One for CPUs is in order beside one for GPUs: PyTorch's users install tensorflow-cpu for TensorBoard. A TensorFlow
     for GPUs without CUDA's libraries, as `pip install tensorflow` installs it, may be a fault, so it is a warning.
-
-    Args:
-        frameworks: the installed ones.
-        driver: its version, "550.90.07".
-        cuda: the newest that the driver knows.
-        gpus: how many GPUs a process can use.
-        sees: returns how many GPUs a framework sees, or why it does not say.
-        machine: the kind of CPU; "" asks the kernel.
     """
     for_gpus = [framework.name for framework in frameworks if framework.cuda]
     for framework in frameworks:
         if framework.cuda is None:
-            yield _of_build_for_cpus(framework, for_gpus, machine or platform.machine())
+            yield _of_build_for_cpus(framework, for_gpus)
         else:
-            yield _of_build_for_gpus(framework, framework.cuda, driver, cuda, gpus, sees)
+            yield _of_build_for_gpus(framework, framework.cuda, driver)
         if framework.libraries is not None:
             yield _libraries(framework.libraries, [name for name in for_gpus if name != framework.name])
 
 
-def _of_build_for_cpus(framework: Framework, for_gpus: Sequence[str], machine: str) -> Finding:
+def _of_build_for_cpus(framework: Framework, for_gpus: Sequence[str]) -> Finding:
     fact = f"the installed {framework.name} is built without CUDA, for CPUs"
     if for_gpus:
         return Finding(Check.FRAMEWORK, Level.OK, f"{fact}; for GPUs there is {' and '.join(for_gpus)}")
     fix = framework.install
-    if fix == _INSTALL and machine == "aarch64":
+    if fix == _INSTALL and platform.machine() == "aarch64":
         fix = "PyPI has no TensorFlow for GPUs on ARM: take NVIDIA's container or another build"
     return Finding(Check.FRAMEWORK, Level.UNFIT, fact, fix)
 
 
-def _of_build_for_gpus(
-    framework: Framework,
-    built_for: Version,
-    driver: str,
-    cuda: Version | None,
-    gpus: int,
-    sees: Callable[[Framework], int | str],
-) -> Finding:
+def _of_build_for_gpus(framework: Framework, built_for: Version, driver: Driver) -> Finding:
     name, wanted = framework.name, f"the installed {framework.name} was built for CUDA {_dotted(built_for)}"
+    cuda = driver.cuda
     if cuda is not None and cuda[0] < built_for[0]:
-        fact = f"{wanted}, and the driver {driver} knows CUDA {_dotted(cuda)} at most"
+        fact = f"{wanted}, and the driver {driver.version} knows CUDA {_dotted(cuda)} at most"
         first = _FIRST_DRIVERS.get(built_for[0], f"one of CUDA {built_for[0]}.0")
         other = f", or a {name} for CUDA {cuda[0]}" if cuda >= (12, 0) else ""  # no supported one is older
         fix = f"install a newer NVIDIA driver, {first} or newer{other}"
         return Finding(Check.FRAMEWORK, Level.UNFIT, fact, fix)
     if not framework.counts:
         return Finding(Check.FRAMEWORK, Level.OK, wanted)
-    seen = sees(framework)
+    seen = gpus_seen_by(framework)
     if isinstance(seen, str):
         return Finding(Check.FRAMEWORK, Level.UNFIT, f"{wanted}, and sees no GPU: {seen}", framework.install)
-    fact = f"{wanted}, and sees {seen} of {counted(gpus, 'GPU')}"
-    if seen == gpus:
+    fact = f"{wanted}, and sees {seen} of {counted(driver.usable, 'GPU')}"
+    if seen == driver.usable:
         return Finding(Check.FRAMEWORK, Level.OK, fact)
     return Finding(Check.FRAMEWORK, Level.WARNING, fact, f"python -c {framework.counts!r}   # its log may say why")
 
@@ -193,19 +260,13 @@ def _libraries(libraries: Libraries, others_for_gpus: Sequence[str]) -> Finding:
     return Finding(Check.CUDA_LIBRARIES, Level.OK, f"TensorFlow finds them all{cudnn}")
 
 
-def code_findings(
-    gpu: Gpu, tensorflow: Framework, cuda: Version | None, environ: Mapping[str, str]
-) -> Iterator[Finding]:
+def code_findings(gpu: Gpu, tensorflow: Framework, cuda: Version | None) -> Iterator[Finding]:
     """Whether TensorFlow and cuDNN have code for a GPU; nothing where TensorFlow uses none, for lack of libraries.
 
     Finished code runs on the same major version from its minor one on. PTX runs on all later GPUs, if the driver knows
     the CUDA that wrote it: TensorFlow 2.21's of CUDA 12.5, most of the code that it has for Hopper, needs R555.
 
-    Args:
-        gpu: the GPU.
-        tensorflow: the installed one.
-        cuda: the newest that the driver knows.
-        environ: CUDA_CACHE_PATH and HOME lead to the driver's compiled code.
+    `cuda` is the newest version that the driver knows.
     """
     capability, build, libraries = gpu.compute_capability, tensorflow.build, tensorflow.libraries
     if capability is None or build is None or (libraries is not None and not libraries.are_installed):
@@ -232,7 +293,7 @@ def code_findings(
     else:
         fact = f"{name}: the driver compiles TensorFlow's, in the first steps"
         # CUDA C++ Programming Guide, CUDA environment variables.
-        cache = Path(environ.get("CUDA_CACHE_PATH") or Path(environ.get("HOME", "/"), ".nv/ComputeCache"))
+        cache = Path(os.environ.get("CUDA_CACHE_PATH") or Path(os.environ.get("HOME", "/"), ".nv/ComputeCache"))
         if cache.is_dir() and any(cache.iterdir()):
             yield Finding(Check.GPU_CODE, Level.OK, f"{fact}, and keeps it in {cache}")
             return

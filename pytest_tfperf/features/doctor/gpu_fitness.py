@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,15 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry
 from pytest_tfperf.core.topology import Gpu
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level, cpu_list
-from pytest_tfperf.features.doctor.framework_fitness import Framework, code_findings, framework_findings
+from pytest_tfperf.features.doctor.framework_fitness import Driver
 from pytest_tfperf.hardware.discovery import Card, read_cards, visible_gpus
 from pytest_tfperf.hardware.host import ROOT
 from pytest_tfperf.hardware.nvml import (
     SWITCH,
     NvmlError,
-    answer_of,
     ask,
     driver_hangs,
+    gives_our_pids,
     handles_of,
     nvlink_ends,
     read_gpus,
@@ -32,117 +32,41 @@ from pytest_tfperf.reports.run import slowed_down
 
 _LIMITS = DisturbanceLimits()
 
-# NVML does not call CUDA, and answers where CUDA does not start.
-_STARTS_CUDA = """
-import ctypes
-print(ctypes.CDLL("libcuda.so.1").cuInit(0))
-"""
-_SECONDS_TO_START = 60.0
-
-# The codes of cuInit: their names in CUDA's header cuda.h, what they mean here, and the next step.
-_CUDA_FAILS = {
-    34: ("CUDA_ERROR_STUB_LIBRARY", "the toolkit's stub is found first", "take its folder `stubs` off LD_LIBRARY_PATH"),
-    100: (
-        "CUDA_ERROR_NO_DEVICE",
-        "CUDA finds no GPU, and NVML does",
-        "ls -l /dev/nvidia*   # a container needs each GPU's own file; and see what CUDA_VISIBLE_DEVICES names",
-    ),
-    101: ("CUDA_ERROR_INVALID_DEVICE", "a GPU that it finds can't be used", "sudo dmesg | grep -i nvrm"),
-    802: (
-        "CUDA_ERROR_SYSTEM_NOT_READY",
-        "the fabric manager does not run, or has not yet connected the NVSwitches",
-        "sudo systemctl restart nvidia-fabricmanager   # its version must be the driver's",
-    ),
-    803: (
-        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-        "libcuda.so.1 and the kernel module have different versions",
-        "reboot, or reload the module, after a driver's update; in a container, take cuda-compat off LD_LIBRARY_PATH",
-    ),
-    804: (
-        "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
-        "cuda-compat, for newer CUDA on older drivers, does not work on this GPU",
-        "take cuda-compat off LD_LIBRARY_PATH, and install a newer NVIDIA driver",
-    ),
-    999: (
-        "CUDA_ERROR_UNKNOWN",
-        "mostly nvidia_uvm is not loaded, or /dev/nvidia-uvm can't be opened",
-        "sudo nvidia-modprobe -u -c=0   # then, as after a suspend: sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm",
-    ),
-}
+_SETTLE_SECONDS = 1.5  # before a second look at a GPU that seems to be slowed down, or in use
 
 
 def gpu_findings(
-    root: Path = ROOT,
-    nvml: Any = None,
-    other_process: Callable[[int], str | None] | None = process_name,
-    environ: Mapping[str, str] = os.environ,
-    starts: Callable[[], Finding | None] = lambda: None,
-    find_frameworks: Callable[[], Sequence[Framework]] = tuple,
-    sees: Callable[[Framework], int | str] = lambda _: "",
-    settle_seconds: float = 1.5,
-    cpus: Collection[int] = (),
+    root: Path = ROOT, nvml: Any = None, of_software: Callable[[Driver], Iterable[Finding]] = lambda _: ()
 ) -> list[Finding]:
     """All findings about the driver and the visible GPUs; facts that the driver does not report are left out.
 
-    Args:
-        other_process: returns the name of a process; None for one that is gone, and instead of it where NVML's pids are
-            not valid.
-        environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter; CUDA_CACHE_PATH and HOME lead to
-            the driver's compiled code.
-        starts: returns whether CUDA starts; called where there are visible GPUs, as the next two are.
-        find_frameworks: returns the installed frameworks; not called where CUDA does not start.
-        sees: returns how many GPUs a framework sees, or why it does not say.
-        settle_seconds: the wait before a second look at a GPU that seems to be slowed down, or in use by processes that
-            can't be seen.
-        cpus: those that this process may run on; none given asks the kernel.
+    `of_software` returns the findings about what is to run on them (`software_findings`).
     """
     if driver_hangs(root):
         fact = "it does not answer"
         return [Finding(Check.DRIVER, Level.UNFIT, fact, "sudo dmesg | grep -i xid   # a reboot usually repairs it")]
+    other_process = process_name if gives_our_pids(root) else None
     try:
         with session(nvml, root) as opened:
             version = ask(opened, "nvmlSystemGetDriverVersion") or "unknown"
             cards, notes, _ = read_cards(opened, root)
             findings = [Finding(Check.DRIVER, Level.UNFIT, note, "nvidia-smi -q") for note in notes]
             findings = findings or [Finding(Check.DRIVER, Level.OK, f"version {version}, {counted(len(cards), 'GPU')}")]
-            visible = visible_gpus(cards, environ)
+            visible = visible_gpus(cards, os.environ)
+            shown = [(card, uuids) for card in cards if (uuids := [gpu.uuid for gpu in card.usable if gpu in visible])]
             number = ask(opened, "nvmlSystemGetCudaDriverVersion")
             cuda = (number // 1000, number % 1000 // 10) if number else None
-            start = starts() if visible else None
-            findings += [start] if start is not None else []
-            frameworks = find_frameworks() if visible and (start is None or start.level is Level.OK) else ()
             usable = 1 if any(gpu.mig for gpu in visible) else len(visible)  # CUDA gives a process one MIG device
-            findings += framework_findings(frameworks, version, cuda, usable, sees)
-            for card in cards:
-                if shown := [gpu.uuid for gpu in card.usable if gpu in visible]:
-                    for framework in frameworks:
-                        findings += code_findings(card.gpu, framework, cuda, environ)
-                    findings += _of_card(opened, card, _states(opened, shown, other_process, settle_seconds))
+            findings += of_software(Driver(version, cuda, tuple(card.gpu for card, _ in shown), usable))
+            for card, uuids in shown:
+                findings += _of_card(opened, card, _states(opened, uuids, other_process))
             findings += _nvlinks(opened, cards)
-            findings += _numa_nodes(visible, cpus or os.sched_getaffinity(0))
+            findings += _numa_nodes(visible, os.sched_getaffinity(0))
             return findings
     except NvmlError as error:
         if error.fault:
             return [Finding(Check.DRIVER, Level.UNFIT, str(error), "nvidia-smi")]
         return [Finding(Check.DRIVER, Level.ABSENT, f"tests run on CPUs only: {error}")]
-
-
-def start_of_cuda() -> Finding:
-    """Whether CUDA starts, tried in a process of its own."""
-    answer = answer_of(_STARTS_CUDA, seconds=_SECONDS_TO_START)
-    if answer is None:
-        fact, fix = f"cuInit did not return within {_SECONDS_TO_START:g} s", "sudo dmesg | grep -i xid   # then reboot"
-        return Finding(Check.CUDA, Level.UNFIT, fact, fix)
-    code = answer.stdout.strip()
-    if code == "0":
-        return Finding(Check.CUDA, Level.OK, "cuInit succeeds")
-    if not code.isdecimal():
-        fact = next(iter(answer.stderr.strip().splitlines()[-1:]), f"cuInit ended with status {answer.returncode}")
-        fix = "libcuda.so.1 comes with the driver; a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-        return Finding(Check.CUDA, Level.UNFIT, fact, fix)
-    unknown = ("", "CUDA does not start", "look for the code in cuda.h, and see: sudo dmesg | grep -i nvrm")
-    name, meaning, fix = _CUDA_FAILS.get(int(code), unknown)
-    return Finding(Check.CUDA, Level.UNFIT, f"cuInit fails with {code} {name}".rstrip() + f": {meaning}", fix)
 
 
 def _nvlinks(nvml: Any, cards: Sequence[Card]) -> Iterator[Finding]:
@@ -186,7 +110,7 @@ def _numa_nodes(gpus: Sequence[Gpu], cpus: Collection[int]) -> Iterator[Finding]
 
 
 def _states(
-    nvml: Any, uuids: Sequence[str], other_process: Callable[[int], str | None] | None, settle_seconds: float
+    nvml: Any, uuids: Sequence[str], other_process: Callable[[int], str | None] | None
 ) -> Sequence[GpuTelemetry]:
     """The state of a GPU, or of its MIG devices."""
     handles = handles_of(nvml, uuids)
@@ -194,7 +118,7 @@ def _states(
     if any(now.use_by_unknown > _LIMITS.gpu_utilisation_fraction or now.slowed_down_by() for now in states):
         # Without persistence mode this query wakes it, and it seems to be in use for a moment. A throttle reason may
         # last a millisecond.
-        time.sleep(settle_seconds)
+        time.sleep(_SETTLE_SECONDS)
         states = read_gpus(nvml, handles, other_process)
     return states
 

@@ -15,9 +15,10 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
 from pytest_tfperf.core.session_verdicts import SessionResult
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError, one_of, page
-from pytest_tfperf.features.notify.channels import channels
 from pytest_tfperf.features.notify.news import Event, EventKind
+from pytest_tfperf.features.notify.plugin import NOTIFY
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history_queries import Filters
@@ -69,7 +70,7 @@ def _notify(arguments: argparse.Namespace) -> int:
 
     if arguments.machine or arguments.ignore:
         raise TfperfError("--machine and --ignore name silent machines", next_step="Add --silent-for 26h")
-    if setting("notify", channels) is None:
+    if not setting(NOTIFY):
         raise TfperfError("tfperf_notify names no channel", next_step=f"Name one: {page('notifications.md')}")
     history = open_history(arguments)
     session = str(id_of(history, arguments.session, alone_only=True))
@@ -113,8 +114,8 @@ def _tell(arguments: argparse.Namespace, events: Sequence[Event], session: str =
 
     # A team's server has no folder, so there the session's own has the file of what channels know.
     place = open_history(arguments).database.path
-    folder = folder_setting("dir", ".tfperf") if place is None else place.parent
-    named = setting("notify", channels) or ()
+    folder = folder_setting(Settings.dir) if place is None else place.parent
+    named = setting(NOTIFY)
     now = datetime.now(UTC).isoformat(timespec="seconds")
 
     def end_of(event: Event) -> Event | None:

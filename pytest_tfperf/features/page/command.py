@@ -22,6 +22,7 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.verdict import sides
 from pytest_tfperf.stores import files
@@ -49,7 +50,7 @@ def add_to(commands: Commands) -> None:
         ),
         parents=[
             history_place(),
-            folder("--baselines", "baselines", "folder of the baselines, for the documents' figures"),
+            folder(Settings.baselines, "folder of the baselines, for the documents' figures"),
         ],
     )
     which = report.add_mutually_exclusive_group()

@@ -7,10 +7,10 @@ import argparse
 from pytest_tfperf.console.arguments import Commands, add_command, folder
 from pytest_tfperf.console.output import show, show_json, warn
 from pytest_tfperf.console.session_settings import root, setting
-from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.references.environment import ReferenceStore, check
@@ -30,8 +30,8 @@ def add_to(commands: Commands) -> None:
     )
     actions = reference.add_subparsers(required=True, metavar="ACTION")
     folders = [
-        folder("--dir", ".tfperf", "where environments lie"),
-        folder("--baselines", "baselines", "folder of the baselines"),
+        folder(Settings.dir, "where environments lie"),
+        folder(Settings.baselines, "folder of the baselines"),
     ]
     create = add_command(
         actions,
@@ -43,7 +43,7 @@ def add_to(commands: Commands) -> None:
     )
     create.add_argument(
         "--machine",
-        default=setting("machine", parse.machine),
+        default=setting(Settings.machine) or None,
         metavar="NAME",
         help="the baselines' file name without .csv (default: as a session has it, or this machine)",
     )

@@ -5,7 +5,6 @@ On disk there is a virtual environment for each lock, and beside it a git worktr
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import shutil
@@ -43,10 +42,10 @@ from pytest_tfperf.revisions.pythons import (
     require_python,
     try_imports,
 )
-from pytest_tfperf.revisions.worktrees import add_worktree, remove_worktree
+from pytest_tfperf.revisions.worktrees import add_worktree, alone_in, remove_worktree
 from pytest_tfperf.workers import catalogue
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.processes import Interpreter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +104,6 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload]) -> t
     Takes as long as importing TensorFlow, and trains nothing. Returns TensorFlow's version, and id -> reason for each
     workload whose model or pipeline is missing, there or here.
 
-    Args:
-        environment: the environment to check.
-        workloads: the workloads to be measured in it.
-
     Raises:
         TfperfError: nothing can be measured in it.
     """
@@ -146,7 +141,6 @@ class ReferenceLaunchers:
 
     Args:
         find: returns the environment that serves a baseline; raises TfperfError if there is none.
-        launch: returns the launcher of a Python.
         root: pytest's rootdir.
         baselines: the folder for the locks of new baselines.
     """
@@ -249,12 +243,10 @@ class Entry:
     """An environment as `tfperf reference list` shows it.
 
     Args:
-        name: the argument of `tfperf reference remove`.
         fault: why it can't be used, and the next step; "" if it can.
-        lock: the lock of its packages; None if its creation was interrupted.
-        commits: the commits whose code it has.
+        lock: None if its creation was interrupted.
+        commits: those whose code it has.
         rows: number of baselines that it serves.
-        bytes: its size on disk.
     """
 
     name: str
@@ -321,7 +313,7 @@ class ReferenceStore:
             if self._packages_fault(home):
                 progress(f"{home.name}: installing its packages with Python {lock.python}; this can take minutes")
                 make_virtual_environment(home / "venv", path)
-            source = _source(home, row.commit)
+            source = home / "source" / row.commit
             if not source.exists():
                 progress(f"{home.name}: checking out {row.commit}")
                 add_worktree(repository, row.commit, source)
@@ -356,7 +348,7 @@ class ReferenceStore:
 
     def _environment(self, row: Baseline, repository: Path) -> ReferenceEnvironment:
         home = self._home(row)
-        checkout = _checkout(home.name, repository, _source(home, row.commit), beside=(home / "source").resolve())
+        checkout = _checkout(home.name, repository, home / "source" / row.commit, beside=(home / "source").resolve())
         return ReferenceEnvironment(name=home.name, python=home / "venv" / "bin" / "python", checkout=checkout)
 
     def _entry(self, home: Path, wanted: Counter[tuple[str, str]]) -> Entry:
@@ -381,7 +373,7 @@ class ReferenceStore:
         return fault and f"{fault}. {self._build_it(home)}"
 
     def _code_fault(self, home: Path, commit: str) -> str:
-        source = _source(home, commit)
+        source = home / "source" / commit
         if not source.exists():
             return f"the code of {commit} is not in {home}. {self._build_it(home)}"
         if commit_of(source) != commit:
@@ -397,18 +389,9 @@ class ReferenceStore:
     @contextmanager
     def _alone(self, progress: Callable[[str], object]) -> Iterator[None]:
         """Wait until no other process creates or removes environments here."""
-        with worded(self._folder, "written", "Make it writable, or name another folder with --dir"):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / ".gitignore").write_text("*\n", "utf-8")  # `git add .` must not add it
-            with (self._folder / ".lock").open("a", encoding="utf-8") as file:
-                os.set_inheritable(file.fileno(), True)  # an installer that outlives this process still holds it
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    progress(f"waiting for another `tfperf reference`, which is at work in {self._folder}")
-                    fcntl.flock(file, fcntl.LOCK_EX)
-                yield
-
-
-def _source(home: Path, commit: str) -> Path:
-    return home / "source" / commit
+        waiting = f"waiting for another `tfperf reference`, which is at work in {self._folder}"
+        with (
+            worded(self._folder, "written", "Make it writable, or name another folder with --dir"),
+            alone_in(self._folder, lambda: progress(waiting)),
+        ):
+            yield

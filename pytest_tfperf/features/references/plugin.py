@@ -12,8 +12,8 @@ from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
-    from pytest_tfperf.workers.interpreters import Interpreter
     from pytest_tfperf.workers.launcher import Launcher, ReferenceEnvironments
+    from pytest_tfperf.workers.processes import Interpreter
 
 
 def _reference(text: str) -> tuple[Path, Path | None]:

@@ -16,6 +16,7 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.baseline import require_topology
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Consequence, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
@@ -120,7 +121,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         machine=arguments.machine or "",
         workload=Workload.parse(arguments.workload) if arguments.workload else None,
         topology=arguments.topology,
-        store=BaselineStore(folder or folder_setting("baselines", "baselines")) if named else None,
+        store=BaselineStore(folder or folder_setting(Settings.baselines)) if named else None,
         tolerance=None if arguments.tolerance is None else Tolerance.of(arguments.tolerance),
         only_training=arguments.only is not None,
     )

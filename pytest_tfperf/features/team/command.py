@@ -10,6 +10,7 @@ from pytest_tfperf.console.session_settings import setting
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.team.plugin import HISTORY_URL
 from pytest_tfperf.reports.numbers import counted
 
 
@@ -36,12 +37,13 @@ def _push(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.features.team.push import push
     from pytest_tfperf.stores.history_database import Database
 
-    local, url = open_history(arguments), arguments.url or setting("history_url", str)
-    if not url:
+    local = open_history(arguments)
+    url = HistoryUrl(arguments.url) if arguments.url else setting(HISTORY_URL)
+    if url is None:
         raise TfperfError(f"no server to send to: set {VARIABLE}=postgresql://USER@HOST/DATABASE, or name it: push URL")
     if local.database.path is None:
         raise TfperfError("--history: a push sends the history of a folder, not a server's")
-    server = Database(HistoryUrl(url))
+    server = Database(url)
     sent = push(local.database, server, only_new=arguments.new)
     show(f"{server}: sent {counted(sent, 'measurement')}")
     return EXIT_GREEN

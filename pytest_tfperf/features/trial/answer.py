@@ -57,12 +57,10 @@ class TestNoise:
     """How a test varied over the sessions in which nothing slowed it down; fractions of the throughput.
 
     Args:
-        sessions: the sessions that measured it.
         scatter: the root mean square of its changes from the expected throughput; None for fewer than five.
         holds: the tolerance that 99 of 100 sessions stay within; None as above.
         tolerance: the accepted slowdown; None where any is accepted.
         is_too_noisy: whether `holds` reaches the loss that is to be found.
-        is_input_bound: whether the input pipeline was mostly its bottleneck.
         clocks_mhz: the lowest and the highest clock, where clocks varied by half as much as the throughput, or more.
         disturbed: the kinds that disturbed it in a quarter of the sessions, or in more; kind -> sessions.
     """
@@ -82,14 +80,11 @@ class TrialAnswer:
     """What a trial shows.
 
     Args:
-        gate: whether the gate may block.
         false_failures: sessions of unchanged code that failed.
         losses: losses that were found; None where none was tried.
         further: the further sessions of unchanged code that the rule needs, if none of them fails; 0 where enough ran.
         further_losses: the further sessions with losses that the rule needs.
-        not_counted: sessions that measured nothing.
         machine: sessions in which the machine was slower than when the baselines were recorded.
-        tests: the noise of each test.
         other_failures: the sessions in which each test failed, or could not be measured, for another reason than a
             loss.
         unfit: the tests that no gate should have: too noisy, without a baseline, or often among `other_failures`.
@@ -145,11 +140,10 @@ def answer(trial: Trial) -> TrialAnswer:
         gate = Gate.WARN_ONLY
     else:
         gate = Gate.UNDECIDED if further or further_losses else Gate.MAY_BLOCK
-    names = {name: None for session in trial.sessions for name in session.tests}
-    tests = {name: _noise(trial, name) for name in names}
+    tests = {name: _noise(trial, name) for name in dict.fromkeys(test for s in trial.sessions for test in s.tests)}
     others = Counter(test for session in trial.sessions for test in session.other_failures)
-    unfit = [name for name, noise in tests.items() if noise.is_too_noisy]
     failed = Counter(test for session in trial.sessions for test in session.failed)
+    unfit = [name for name, noise in tests.items() if noise.is_too_noisy]
     unfit += [*trial.without_baseline, *(name for name in failed if failed[name] > MOST_FALSE * len(trial.sessions))]
     if unfit and gate is Gate.MAY_BLOCK:
         gate = Gate.WARN_ONLY

@@ -17,6 +17,7 @@ from pytest_tfperf.console.session_settings import folder_setting, root
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.trial.answer import Gate, answer, trial_lines
 from pytest_tfperf.features.trial.trial import FOLDER, Trial, read
@@ -50,7 +51,7 @@ def add_to(commands: Commands) -> None:
             "tfperf trial --from-history          # of the sessions so far, without new ones",
         ),
         statuses=_STATUSES,
-        parents=[folder("--dir", ".tfperf", "where the trial lies, and the history for --from-history")],
+        parents=[folder(Settings.dir, "where the trial lies, and the history for --from-history")],
     )
     trial.add_argument(
         "--sessions",
@@ -109,7 +110,7 @@ def _ran(arguments: argparse.Namespace) -> Trial:
     from pytest_tfperf.features.trial.runner import Runner, code_of, starter
     from pytest_tfperf.revisions.git import DIRTY, commit_of, repository_of
 
-    folder, baselines = Path(arguments.dir).absolute(), folder_setting("baselines", "baselines")
+    folder, baselines = Path(arguments.dir).absolute(), folder_setting(Settings.baselines)
     named = [path for word in arguments.arguments if (path := Path(word.partition("::")[0])).exists()]
     folders = {repository_of(root()) or root(), *(path if path.is_dir() else path.parent for path in named)}
     code = partial(code_of, folders, (folder, baselines))

@@ -13,7 +13,7 @@ from pytest_tfperf.core.measurement import Measurement, environment_changes
 from pytest_tfperf.core.profile import Bound
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.telemetry import Telemetry, merged
-from pytest_tfperf.core.verdict import Against, Outcome, Verdict, worst
+from pytest_tfperf.core.verdict import Against, Outcome, worst
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.trial.trial import Trial, TrialResult, TrialSession
 from pytest_tfperf.reports.numbers import counted
@@ -51,24 +51,20 @@ def _of_call(measurement: Measurement) -> TrialResult:
     discarded = [run.disturbance for run in measurement.discarded]
     discarded += [pair.disturbance for pair in measurement.discarded_pairs]
     verdict = measurement.verdict
+    change = None
+    if verdict is not None and verdict.change is not None and verdict.change > -1:
+        change = math.log1p(verdict.change) - verdict.common_drift
     is_provisional = verdict is not None and verdict.against is Against.EARLIER_SESSIONS
     tolerance = verdict.tolerance.lower if verdict and verdict.tolerance else None
     return TrialResult(
         outcome=None if is_provisional else measurement.outcome,
         throughput_outcome=verdict.outcome if verdict and not is_provisional else None,
-        change=_change(verdict),
+        change=change,
         tolerance=None if tolerance is None else -tolerance,
         disturbances=tuple(disturbance.kind for disturbance in discarded if disturbance),
         is_input_bound=measurement.breakdown is not None and measurement.breakdown.bound is Bound.INPUT,
         clock_mhz=_clock(merged(run.telemetry for run in runs)),
     )
-
-
-def _change(verdict: Verdict | None) -> float | None:
-    """Return ln(throughput / expected throughput), without the common drift."""
-    if verdict is None or verdict.change is None or verdict.change <= -1:
-        return None
-    return math.log1p(verdict.change) - verdict.common_drift
 
 
 def _clock(telemetry: Telemetry | None) -> float | None:

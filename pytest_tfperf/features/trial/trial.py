@@ -34,8 +34,6 @@ class TrialResult:
         throughput_outcome: of its throughput alone.
         change: ln(throughput / expected throughput), without the common drift; None where it was not judged.
         tolerance: the accepted slowdown, a positive fraction; None where any is accepted.
-        disturbances: the disturbance of each discarded run.
-        is_input_bound: whether the input pipeline was its bottleneck.
         clock_mhz: the median clock of its GPUs, or else of the cores; None where the machine does not report it.
     """
 
@@ -54,7 +52,6 @@ class TrialSession:
 
     Args:
         slowed: the tests that lost throughput on purpose; empty for a session of unchanged code.
-        status: its exit status.
         seconds: its duration; 0 where it is not known.
         tests: the result of each test, by pytest's node id.
         failing: the subjects of its own verdicts that were REGRESSED, as the machine's.
@@ -116,15 +113,12 @@ class Trial:
         machine: the machine's key; "" before the first session.
         arguments: pytest's, which select the tests.
         is_of_base: whether sessions compare the code with itself, as `--tfperf-base` does, in place of baselines.
-        is_of_history: whether its sessions are those of a history.
         slowdown: the fraction of the throughput that a slowed test loses.
         same, slowed: the number of sessions asked for, without and with losses.
         commit: the commit of the tests' repository, "" outside of one.
         code: the files of the tests and of what they may load, and a digest of each.
-        seed: of the random order.
         tests: the tests with a baseline, which may be slowed down; none before they are known.
         without_baseline: the tests that were measured and got no baseline.
-        sessions: the sessions that have ended, in order.
     """
 
     date: str = ""

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.cluster.engine import Engine, find_engine, is_empty, split_launcher
 from pytest_tfperf.features.cluster.engines.mpirun import hosts_named_by
+from pytest_tfperf.features.cluster.plugin import Engine, find_engine, is_empty, split_launcher
 from pytest_tfperf.workers.failures import OUT_OF_MEMORY
 
 RANK = ["python", "-m", "a.rank"]

@@ -20,8 +20,8 @@ from pytest_tfperf.features.cluster.nodes import ClusterNodes
 from pytest_tfperf.features.cluster.plugin import Listen
 from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
+from pytest_tfperf.workers.processes import Interpreter
 from tests.helpers.machines import load
 from tests.helpers.patience import PATIENCE_SECONDS
 

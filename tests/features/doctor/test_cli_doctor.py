@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pynvml
 import pytest
@@ -207,6 +208,15 @@ def test_the_file_system_is_that_which_a_link_leads_to(tmp_path: Path) -> None:
 DGX = load("dgx1-p100")
 
 
+@pytest.fixture(autouse=True)
+def _named_pids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that sees all GPUs, and whose pids NVML gives."""
+    monkeypatch.setattr(gpu_fitness, "_SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(gpu_fitness, "gives_our_pids", lambda root: True)
+    monkeypatch.setattr(gpu_fitness, "process_name", "python (pid {})".format)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
 IN_ORDER = {
     "GetPersistenceMode": 1,
     "GetPowerManagementDefaultLimit": 300_000,
@@ -225,13 +235,8 @@ def gpus(machine: Topology = DGX, *, pids: bool = True, **answers: Any) -> list[
     """What is found of the first GPU, which answers like this."""
     now = answers.pop("now", Now())
     one = replace(machine, gpus=machine.gpus[:1], links=((None,),))
-    return gpu_findings(
-        Path("/none"),
-        FakeNvml(one, now=now, answers=answering(**answers)),
-        (lambda pid: f"python (pid {pid})") if pids else None,
-        {},
-        settle_seconds=0.0,
-    )
+    with patch.object(gpu_fitness, "gives_our_pids", return_value=pids):
+        return gpu_findings(Path("/none"), FakeNvml(one, now=now, answers=answering(**answers)))
 
 
 def test_a_gpu_in_order_has_no_warning() -> None:
@@ -294,7 +299,8 @@ def test_a_gpu_that_seems_to_be_in_use_only_while_it_wakes_is_not_in_use() -> No
     rates = {"nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=next(looks))}
     machine = replace(DGX, gpus=DGX.gpus[:1], links=((None,),))
     nvml = FakeNvml(machine, answers=answering() | rates)
-    found = gpu_findings(Path("/none"), nvml, None, {}, settle_seconds=0.0)
+    with patch.object(gpu_fitness, "gives_our_pids", return_value=False):
+        found = gpu_findings(Path("/none"), nvml)
     assert [one.level for one in found if one.subject is Check.GPU_PROCESSES] == [Level.UNKNOWN]
 
 
@@ -308,18 +314,19 @@ def test_gpus_that_are_linked_to_each_other_have_equally_many_links(
 ) -> None:
     pair = replace(DGX, gpus=DGX.gpus[:2], links=tuple(row[:2] for row in DGX.links[:2]))
     ends = {gpu: [NvLink(pynvml.NVML_NVLINK_DEVICE_TYPE_GPU)] * count for gpu, count in enumerate(links)}
-    found = gpu_findings(Path("/none"), FakeNvml(pair, nvlinks=ends, answers=answering()), environ={})
+    found = gpu_findings(Path("/none"), FakeNvml(pair, nvlinks=ends, answers=answering()))
     assert [finding.level for finding in found if finding.subject is Check.NVLINKS] == levels
 
 
-def test_only_gpus_that_a_test_could_take_are_judged() -> None:
-    found = gpu_findings(Path("/none"), FakeNvml(DGX, answers=answering()), environ={"CUDA_VISIBLE_DEVICES": "2,3"})
+def test_only_gpus_that_a_test_could_take_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    found = gpu_findings(Path("/none"), FakeNvml(DGX, answers=answering()))
     assert [one.fact for one in found if one.subject is Check.GPU_PROCESSES] == [
         f"GPU {index}: no other process computes on it" for index in (2, 3)
     ]
 
 
-def test_a_gpu_in_mig_mode_is_asked_for_the_processes_of_its_mig_devices() -> None:
+def test_a_gpu_in_mig_mode_is_asked_for_the_processes_of_its_mig_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     mig = {0: [MigDevice("MIG-0", "H200 MIG 1g.18gb", GIB), MigDevice("MIG-1", "H200 MIG 1g.18gb", GIB)]}
 
     def computing(handle: Any) -> list[Any]:
@@ -327,9 +334,9 @@ def test_a_gpu_in_mig_mode_is_asked_for_the_processes_of_its_mig_devices() -> No
 
     answers = answering() | {"nvmlDeviceGetComputeRunningProcesses": computing}
     nvml = FakeNvml(load("h200"), mig=mig, answers=answers)
-    visible = {"CUDA_VISIBLE_DEVICES": "MIG-0"}
-    both = gpu_findings(Path("/none"), nvml, lambda pid: f"python (pid {pid})", {})
-    ours = gpu_findings(Path("/none"), nvml, lambda pid: f"python (pid {pid})", visible)
+    both = gpu_findings(Path("/none"), nvml)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-0")
+    ours = gpu_findings(Path("/none"), nvml)
     assert [[one.level for one in found if one.subject is Check.GPU_PROCESSES] for found in (both, ours)] == [
         [Level.OK, Level.WARNING],
         [Level.OK],

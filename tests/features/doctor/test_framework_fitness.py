@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -15,6 +15,7 @@ from pytest_tfperf.features.doctor import framework_fitness
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
 from pytest_tfperf.features.doctor.framework_fitness import (
     Build,
+    Driver,
     Framework,
     Libraries,
     code_findings,
@@ -41,10 +42,11 @@ def of_code(
     cuda: tuple[int, int] = (12, 8),
     build: Build = TF_2_21,
     libraries: Libraries | None = None,
-    environ: Mapping[str, str] | None = None,
+    **environ: str,
 ) -> Finding:
     gpu = Gpu(index=0, uuid="GPU-0", name="a GPU", compute_capability=capability)
-    (finding,) = code_findings(gpu, tensorflow(build, libraries), cuda, environ or {"HOME": "/none"})
+    with patch.dict("os.environ", environ or {"HOME": "/none"}, clear=True):
+        (finding,) = code_findings(gpu, tensorflow(build, libraries), cuda)
     return finding
 
 
@@ -71,7 +73,7 @@ def test_a_gpu_needs_code_in_tensorflow_or_a_driver_that_can_compile_it(
 
 def test_code_that_the_driver_has_compiled_before_is_in_order(tmp_path: Path) -> None:
     (tmp_path / "index").touch()
-    assert of_code((9, 0), environ={"CUDA_CACHE_PATH": str(tmp_path)}).level is Level.OK
+    assert of_code((9, 0), CUDA_CACHE_PATH=str(tmp_path)).level is Level.OK
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,11 @@ def found_of(
     gpus: int = 1,
     sees: int | str = 1,
 ) -> list[Finding]:
-    return list(framework_findings(frameworks, "470.256.02", cuda, gpus, lambda _: sees, machine))
+    with (
+        patch.object(framework_fitness, "gpus_seen_by", return_value=sees),
+        patch("platform.machine", return_value=machine),
+    ):
+        return list(framework_findings(frameworks, Driver("470.256.02", cuda, (), gpus)))
 
 
 def of_build(build: Build | None, cuda: tuple[int, int] | None = (12, 8), machine: str = "x86_64") -> Finding:
@@ -172,7 +178,7 @@ def test_a_tensorflow_without_cuda_libraries_is_a_warning_beside_a_pytorch_for_g
         (Check.FRAMEWORK, Level.OK),
     ]
     gpu = Gpu(index=0, uuid="GPU-0", name="an old GPU", compute_capability=(3, 7))
-    assert list(code_findings(gpu, without, (12, 0), {})) == []
+    assert list(code_findings(gpu, without, (12, 0))) == []
 
 
 def test_frameworks_for_cpus_alone_are_unfit() -> None:
