@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal
-from pytest_tfperf.session.running import SESSION
+from pytest_tfperf.session import benchmarks, hookspecs, options, running, terminal
 from pytest_tfperf.session.selecting import (
     collected_whole,
     keep_failed,
@@ -19,7 +18,7 @@ from pytest_tfperf.session.selecting import (
     selected,
     selected_tests,
 )
-from pytest_tfperf.session.state import SessionState
+from pytest_tfperf.session.state import SESSION, SessionState, can_measure, is_xdist_worker
 from pytest_tfperf.workers import catalogue
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(catalogue.forget())
         _register_names(config)
         state = config.stash[SESSION] = SessionState(options.read_settings(config))
-        if not running.is_xdist_worker(config):
+        if not is_xdist_worker(config):
             state.prepare()
 
 
@@ -112,20 +111,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state = session.config.stash[SESSION]
     with options.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
-        if running.can_measure():
+        if can_measure():
             state.selection.update(selected_tests(session.items, state.settings))
     if not state.selection:
         return  # a session without throughput tests stays as it is without us
     running.end_in_order_on_sigterm(session.config)
     terminal.connect_progress_line(session.config, state)
-    if not running.is_xdist_worker(session.config):
+    if not is_xdist_worker(session.config):
         with options.as_usage_error(), terminal.progress_by_the_clock(state):
             state.check_stores()
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say how many tests there are, how long they will take, and which of them can't run."""
-    return [] if running.is_xdist_worker(config) else terminal.header(config, config.stash[SESSION])
+    return [] if is_xdist_worker(config) else terminal.header(config, config.stash[SESSION])
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -174,7 +173,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     """Show progress by the clock, and judge software and machine as a whole when all tests have run."""
     with terminal.progress_by_the_clock(session.config.stash[SESSION]):
         result = yield
-        pytest_reports.report_session_verdicts(session)
+        terminal.report_session_verdicts(session)
     return result
 
 
@@ -205,7 +204,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
     report = yield
-    pytest_reports.word(report, item, call)
+    terminal.word(report, item, call)
     note_skipped(report, item.config.stash[SESSION])
     return report
 
@@ -215,9 +214,7 @@ def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport, config: pytest.Config
 ) -> tuple[str, str, str] | None:
     """Show a test without a baseline as "measured"."""
-    return (
-        pytest_reports.measured_only(report, config.stash[SESSION]) if isinstance(report, pytest.TestReport) else None
-    )
+    return terminal.measured_only(report, config.stash[SESSION]) if isinstance(report, pytest.TestReport) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -226,7 +223,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     state = session.config.stash[SESSION]
     state.opened.close()
     session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
-    if running.is_xdist_worker(session.config):
+    if is_xdist_worker(session.config):
         running.tell_controller(session.config, state)
     else:
         state.conclude()

@@ -60,7 +60,8 @@ def _run(arguments: argparse.Namespace) -> int:
     ci = arguments.ci or ("github" if "github.com" in remote else "gitlab" if "gitlab" in remote else "none")
     # A file that can't be read stops the command before anything is written.
     configuration = ini_file(root.absolute())
-    ignored = _git_ignores(root)
+    # Names in .gitignore may be in any encoding.
+    ignored = (root / ".gitignore").read_text("utf-8", "surrogateescape") if (root / ".gitignore").exists() else ""
     framework = framework_of(find_spec)
     lines = [
         *_new_files(root, arguments.tests, ci, framework),
@@ -158,12 +159,6 @@ def _settings(root: Path, own: IniFile | None) -> list[str]:
         return [_written(root, Path("pytest.ini"), "\n".join(lines) + "\n")]
     lines = own.lines_for(_SETTINGS)
     return [f"        add to {own.path.name}:", *(f"          {line}" for line in lines)] if lines else []
-
-
-def _git_ignores(root: Path) -> str:
-    """The text of .gitignore, whose names may be in any encoding; "" without the file."""
-    path = root / ".gitignore"
-    return path.read_text("utf-8", "surrogateescape") if path.exists() else ""
 
 
 def _edited_git_ignores(root: Path, text: str) -> str:

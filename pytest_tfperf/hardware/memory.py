@@ -28,8 +28,7 @@ Bytes = Callable[[], int | None]
 def _polled(begin: Callable[[ExitStack], Bytes]) -> Iterator[Bytes]:
     """The most of a reading: polled once a second while the block runs, and at its begin and end.
 
-    Args:
-        begin: makes the reading, in the thread that polls; the block begins when it has.
+    `begin` makes the reading, in the thread that polls; the block begins when it has.
     """
     taken: list[int] = []
     began, ended = threading.Event(), threading.Event()

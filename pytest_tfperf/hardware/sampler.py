@@ -37,7 +37,6 @@ class Sampler:
     """Polls from `start` to `stop`, at least once.
 
     Args:
-        gpu_uuids: GPUs and MIG devices to watch.
         ours: pids of processes that are ours, although this process did not start them.
         knows_pids: whether NVML's process ids can be looked up here.
     """

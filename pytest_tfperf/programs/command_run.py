@@ -39,9 +39,7 @@ _TERMINAL_SIZE = (50, 240)  # rows and columns
 class BoundedLog:
     """A log file that keeps the first and the last MiB of what a program prints.
 
-    Args:
-        path: the file. The first bytes are written at once, the last ones when the log is closed.
-        most_bytes: how many first and how many last bytes are kept.
+    The first bytes are written at once, the last ones when the log is closed.
     """
 
     def __init__(self, path: Path, most_bytes: int = _LOGGED_BYTES) -> None:

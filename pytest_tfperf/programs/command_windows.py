@@ -154,7 +154,8 @@ class CommandWindows:
     def _read_or_timed(self) -> Iterator[Window]:
         examples = self._command.reads.examples
         with self._failures():
-            yield from self._read() if examples is None else self._whole_run(examples)
+            for window in self._read() if examples is None else self._whole_run(examples):
+                yield replace(window, seconds=window.seconds / (1 - self._slowdown))
 
     def _whole_run(self, examples: int) -> Iterator[Window]:
         """The window of a program that is timed as a whole."""
@@ -175,7 +176,7 @@ class CommandWindows:
             )
         per_step = self._command.counted_per_step or 1
         steps = max(1, round(examples / per_step))
-        yield self._slowed(Window(steps, (self._clock() - begin) * steps * per_step / examples))
+        yield Window(steps, (self._clock() - begin) * steps * per_step / examples)
 
     def _read(self) -> Iterator[Window]:
         """The windows, until the program ends."""
@@ -190,10 +191,10 @@ class CommandWindows:
                 self._first_at = now if self._first_at is None else self._first_at
                 # Readings of one chunk form one window, except the warm-up, which may be the first of many.
                 if (windows.readings == WARMUP_READINGS or reading is readings[-1]) and (window := windows.window(now)):
-                    yield self._slowed(window)
+                    yield window
         # After its last reading the program did not train, but saved its model, for example.
         if window := windows.rest(self._advanced_at):
-            yield self._slowed(window)
+            yield window
         self._require_good_end()
         if not windows.readings:
             raise self._nothing("it printed nothing usable before it ended")
@@ -326,7 +327,7 @@ class CommandWindows:
         return [Line("its first lines:"), *log_lines(self._reader.first_lines)]
 
     def _require_possible(self, reading: Reading) -> None:
-        if reading.kind not in (Kind.STEP, Kind.EXAMPLES) and not _LEAST < reading.value < _MOST:
+        if not reading.kind.is_counter and not _LEAST < reading.value < _MOST:
             what = "time of a step" if reading.kind in (Kind.SECONDS, Kind.MEAN_SECONDS) else "rate"
             raise self._program.failure(
                 f"it printed {reading.value:g} as its {what}, which can't be one",
@@ -347,9 +348,6 @@ class CommandWindows:
                 "in one run" + self._patience.buffering,
             )
 
-    def _slowed(self, window: Window) -> Window:
-        return Window(window.steps, window.seconds / (1 - self._slowdown), window.loss)
-
 
 _START_SECONDS = 10.0  # from the first line; a program may say at its start what it does, and pause as long
 _PRINTING_SECONDS = 40.0  # from the first line, for a program that goes on printing
@@ -364,10 +362,8 @@ _SILENCE = 2.0
 class Patience:
     """Decides by the clock when to give up on a program whose lines can't be read.
 
-    Args:
-        now: when the program was started, in seconds.
-        first_within: seconds from the first line in which a reading is expected; None for 40 s if it goes on printing,
-            and two minutes if it falls silent.
+    Within `first_within` seconds of the first line a reading is expected; None for 40 s if the program goes on
+    printing, and two minutes if it falls silent.
     """
 
     def __init__(self, now: float, first_within: float | None) -> None:

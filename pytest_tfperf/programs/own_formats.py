@@ -306,13 +306,11 @@ class FigureLines:
         final: dict[str, FigureValue] = {}
         for figure in self._figures:
             values = self._values[figure.name]
-            is_missing = len(values) < (1 if figure.at_step else self._least(figure))
-            if is_missing and not (required and figure.is_read):
-                continue
-            if is_missing:
+            if len(values) >= (1 if figure.at_step else self._least(figure)):
+                value = self._counted if figure.at_step is None else self._at_step
+                final[figure.name] = value(figure, values)
+            elif required and figure.is_read:
                 raise self._never_printed(figure, len(values))
-            has_step = figure.at_step is not None
-            final[figure.name] = self._at_step(figure, values) if has_step else self._counted(figure, values)
         return final
 
     def _counted(self, figure: Figure, values: Sequence[_Printed]) -> FigureValue:
@@ -329,11 +327,7 @@ class FigureLines:
         return FigureValue(value, place if last.own_step is None else f"at step {last.own_step:g}")
 
     def _at_step(self, figure: Figure, values: Sequence[_Printed]) -> FigureValue:
-        """The value at the figure's own step, interpolated between the lines before and after it.
-
-        Raises:
-            Unreadable: no line names a step, or the printed steps don't reach it.
-        """
+        """The value at the figure's own step, interpolated between the lines before and after it."""
         step, place = figure.at_step or 0, f"at step {figure.at_step}"
         points = [(printed.step, printed.value) for printed in values if printed.step is not None]
         if not points:
@@ -353,12 +347,11 @@ class FigureLines:
         )
 
     def _never_printed(self, figure: Figure, count: int) -> Unreadable:
-        what, fields = "field" if figure.field else "pattern", ", ".join(self._lines[figure.name].fields)
-        sought = f"JSON lines were searched for the field {figure.field!r}" + (
-            f"; they have {fields}" if fields else ""
-        )
-        if figure.pattern:
-            sought = f"lines were searched for the pattern {figure.pattern!r}"
+        what, sought = "pattern", f"lines were searched for the pattern {figure.pattern!r}"
+        if figure.field:
+            what, sought = "field", f"JSON lines were searched for the field {figure.field!r}"
+            if fields := ", ".join(self._lines[figure.name].fields):
+                sought += f"; they have {fields}"
         return Unreadable(
             f"the figure {figure.name} was {f'printed only {count} times' if count else 'never printed'}: {sought}",
             "let the program print it earlier, give reads=Reads(until_end=True) to read the program to its end, or "
@@ -366,11 +359,7 @@ class FigureLines:
         )
 
     def _found(self, figure: Figure, line: str) -> float | None:
-        """The value that the figure's own field or pattern finds.
-
-        Raises:
-            Unreadable: it can't be the figure's value, or is in another unit.
-        """
+        """The value that the figure's own field or pattern finds."""
         if (found := self._lines[figure.name].find(line)) is None:
             return None
         value = found.number

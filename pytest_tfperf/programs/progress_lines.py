@@ -51,7 +51,9 @@ class KerasLines:
         bar = _keras_in(line)
         if bar is None:
             return None
-        if not self._is_of_fit(bar["total"]) or self._is_without_epoch(bar):
+        if not self._total or (self._total == "Unknown" and self._epoch_begins):
+            self._total = bar["total"]
+        if bar["total"] != self._total or self._is_without_epoch(bar):
             return LeftOut()
         is_alone = _is_alone(bar) or self._epoch_begins
         if self._counts_on is None:
@@ -82,11 +84,6 @@ class KerasLines:
         """The reading of a line that has no end yet: Keras ends a progress line with the next one."""
         bar = _keras_in(line) if len(line) <= _MOST_UNFINISHED else None
         return None if bar is None or _is_alone(bar) else self.read(line)
-
-    def _is_of_fit(self, total: str) -> bool:
-        if not self._total or (self._total == "Unknown" and self._epoch_begins):
-            self._total = total
-        return total == self._total
 
     def _is_without_epoch(self, bar: re.Match[str]) -> bool:
         """Whether it belongs to a bar that no epoch's line announced."""

@@ -151,7 +151,7 @@ def _beside(line: str, mention: re.Match[str], kind: Kind) -> _Value | Unread | 
     behind = tail[match.end() :] if number.is_behind else ""
     if _MORE_AFTER.match(behind) or ("[" in match[0] and _MORE_IN_LIST.match(behind)):
         return Unread("it has several numbers for one unit")
-    if _is_group_of_thousands(match, "" if number.is_behind else number.label, tail if number.is_behind else ""):
+    if _is_group_of_thousands(number, behind):
         return Unread("a space between digits may separate thousands or two numbers")
     if match["factor"] == "m":
         return Unread("'m' may be a thousandth or a million")
@@ -205,16 +205,15 @@ def _may_be_of(head: str, tail: str) -> bool:
     return not _WORD_AFTER.match(tail) or bool(_LABEL_BEFORE.search(head) and _LABEL_AFTER.match(tail))
 
 
-def _is_group_of_thousands(chosen: re.Match[str], label: str, tail: str) -> bool:
+def _is_group_of_thousands(number: _Number, behind: str) -> bool:
     """Whether the number may be a part of a number with spaces in it, as 1 234.5."""
-    if tail:
-        return bool(re.match(r"\d{1,3}$", chosen["number"]) and re.match(r"[ ]\d{3}(?!\d)", tail[chosen.end() :]))
-    if not re.match(r"\d{3}(?!\d)", chosen["number"]):
+    digits = number.match["number"]
+    if number.is_behind:
+        return bool(re.match(r"\d{1,3}$", digits) and re.match(r"[ ]\d{3}(?!\d)", behind))
+    head = re.search(r"(?<!\S)\d{1,3}(?: \d{3})* $", number.label)
+    if head is None or head[0].startswith("0") or not re.match(r"\d{3}(?!\d)", digits):
         return False
-    head = re.search(r"(?<!\S)\d{1,3}(?: \d{3})* $", label)
-    if head is None or head[0].startswith("0"):
-        return False
-    return not _counts(label[: head.start()])
+    return not _counts(number.label[: head.start()])
 
 
 def _counts(label: str) -> bool:

@@ -132,18 +132,11 @@ def _is_root(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit.
+    """A commit; its subject is the first line of its message."""
 
-    Args:
-        hash: all of its digits.
-        author: name and address.
-        date: of the commit, YYYY-MM-DD.
-        subject: the first line of its message.
-    """
-
-    hash: str
-    author: str
-    date: str
+    hash: str  # all of its digits
+    author: str  # name and address
+    date: str  # YYYY-MM-DD
     subject: str
 
     @property

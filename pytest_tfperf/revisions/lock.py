@@ -115,10 +115,9 @@ def _current(root: Path, packages: Mapping[str, Distribution]) -> tuple[list[str
         if key in _NOT_LOCKED:
             continue
         origin = _origin(package)
-        source = source_folder(origin)
-        if source is None:
+        if "dir_info" not in origin:  # a wheel, an archive, a repository or an index
             requirements[key] = _requirement(package, origin)
-        elif not source.is_relative_to(root):
+        elif not Path(unquote(urlsplit(origin["url"]).path)).resolve().is_relative_to(root):
             from_folders.append(key)
     header = [
         "# The packages that baselines were recorded with; `tfperf reference create` installs them.",
@@ -161,11 +160,6 @@ def direct_url(package: Distribution) -> dict[str, Any]:
     """The origin of an installed package, PEP 610's direct_url.json; {} for an index."""
     origin: dict[str, Any] = json.loads(package.read_text("direct_url.json") or "{}")
     return origin
-
-
-def source_folder(origin: dict[str, Any]) -> Path | None:
-    """The folder that a `direct_url` names, links followed; None for a wheel, an archive, a repository or an index."""
-    return Path(unquote(urlsplit(origin["url"]).path)).resolve() if "dir_info" in origin else None
 
 
 def unrepeatable(row: Baseline) -> str:

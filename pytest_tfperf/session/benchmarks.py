@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.session.running import FIXTURE, SESSION
+from pytest_tfperf.session.state import FIXTURE, SESSION
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.measurement import Measurement

@@ -25,14 +25,12 @@ from pytest_tfperf.errors import (
     WorkloadError,
 )
 from pytest_tfperf.lines import Line, printable, rendered
+from pytest_tfperf.session.state import FIXTURE, SESSION, SessionState, can_measure, is_xdist_worker
 from pytest_tfperf.session.terminal import terminal_width
 
 if TYPE_CHECKING:
     from pytest_tfperf.session.fixture import ThroughputFixture
-    from pytest_tfperf.session.state import SessionState
 
-SESSION: pytest.StashKey[SessionState] = pytest.StashKey()
-FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
 _IN_DOUBT: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the test's body made all of its calls in this run, and a call wants further runs."""
 _UNDER_XDIST = "tfperf_under_xdist"
@@ -71,11 +69,6 @@ def run_or_defer(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
-def can_measure() -> bool:
-    """Whether this system is one that measurements are made on."""
-    return sys.platform == "linux"
-
-
 def require_linux() -> None:
     """Fail a test in one line where nothing can be measured; other tests go on there."""
     if not can_measure():
@@ -84,11 +77,6 @@ def require_linux() -> None:
             "here: pytest -m 'not gpu and not cpu', or --ignore=FOLDER",
             pytrace=False,
         )
-
-
-def is_xdist_worker(config: pytest.Config) -> bool:
-    """Whether this process is one of pytest-xdist's workers."""
-    return hasattr(config, "workerinput")
 
 
 def _refuse_xdist(state: SessionState) -> None:

@@ -19,8 +19,7 @@ from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Settings, Update
 from pytest_tfperf.errors import TfperfError, known_names
-from pytest_tfperf.session.running import SESSION, is_xdist_worker
-from pytest_tfperf.session.state import SessionState
+from pytest_tfperf.session.state import SESSION, SessionState, is_xdist_worker
 from pytest_tfperf.workers import catalogue
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -10,13 +11,14 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_tfperf.bench.feature import first
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import FailsHereOnly, Lack, NotCompared, TfperfError
 from pytest_tfperf.features import features, settings_of_features
 from pytest_tfperf.lines import Line
-from pytest_tfperf.session.running import can_measure
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.recording import BaselineRecorder
@@ -27,7 +29,22 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.selection import SelectedTest
     from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict
     from pytest_tfperf.core.verdict import Consequence
+    from pytest_tfperf.session.fixture import ThroughputFixture
     from pytest_tfperf.workers.launcher import Nodes
+
+
+SESSION: pytest.StashKey[SessionState] = pytest.StashKey()
+FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
+
+
+def can_measure() -> bool:
+    """Whether this system is one that measurements are made on."""
+    return sys.platform == "linux"
+
+
+def is_xdist_worker(config: pytest.Config) -> bool:
+    """Whether this process is one of pytest-xdist's workers."""
+    return hasattr(config, "workerinput")
 
 
 class SessionState:

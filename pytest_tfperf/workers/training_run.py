@@ -58,7 +58,6 @@ class TrainingRun:
     Args:
         workers: the processes, by rank; each has called and got its job.
         hosts: the name of each rank's host.
-        job: their common job.
         silence_seconds: the most that a rank may send nothing.
         end: called after all workers have been closed.
 

@@ -14,7 +14,7 @@ from pytest_tfperf.core.exit_status import EXIT_INTERNAL, EXIT_USAGE
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE
 from pytest_tfperf.features import settings_of_features
-from pytest_tfperf.session.running import SESSION
+from pytest_tfperf.session.state import SESSION
 from pytest_tfperf.stores.history import History
 from tests.helpers.command_lines import Argument, arguments
 from tests.helpers.inner import MACHINE, Project

@@ -45,8 +45,6 @@ class Engine(Protocol):
         """The command that starts all ranks and ends when they have ended; empty if it starts none.
 
         Args:
-            nodes: the number of nodes.
-            ranks_per_node: the number of ranks on each.
             rank: the command of a rank, which finds out its number by itself (`training/rank.py`).
             variables: names of the environment variables that each rank needs.
             gpus: the number of GPUs that the ranks of a node need together, where the engine chooses the nodes.

@@ -77,7 +77,6 @@ class Framework:
     """A framework of this Python.
 
     Args:
-        name: "PyTorch".
         cuda: the version of CUDA that it was built for; None for a build without NVIDIA's GPUs.
         install: the command that installs a build for GPUs.
         counts: Python code that prints how many GPUs it sees; "" for TensorFlow, whose libraries are tried instead.

@@ -204,11 +204,8 @@ def _numbers_of(line: str) -> Iterator[tuple[_Column, str]]:
 def _before(line: str, start: int, between: str, since: str) -> str:
     """A pattern that finds the number at `start`, to be followed by the number's; "" if none is short.
 
-    Args:
-        line: all of it.
-        start: of the number.
-        between: the text since the number before.
-        since: the pattern up to the number before, "^" for the line's first number, "" for none.
+    `between` is the text since the number before, and `since` the pattern up to it: "^" for the line's first number, ""
+    for none.
     """
     if since == "^" and len(between) <= _MOST_BEFORE:
         return f"^{_escaped(between)}"

@@ -154,24 +154,16 @@ def _status(measurements: Sequence[Measurement], *, is_refused: bool) -> int:
 class Request:
     """The user's options for files to judge.
 
-    Args:
-        machine: name of the machine whose baselines count; "" for the machine that measured. A log does not name it.
-        workload: of the logs; None without logs, because no log states all of it.
-        topology: nodes x devices per node of the logs, as in "2x4"; None to use their headers'.
-        store: the baselines; None to use the row that each measurement was judged against when it was measured.
-        tolerance: the accepted change; None to use that of the store's row, then the measurement's, then the default.
-        only_training: leave out an evaluation's lines in a log.
-
     Raises:
         TfperfError: the topology is not two numbers from 1.
     """
 
-    machine: str = ""
-    workload: Workload | None = None
-    topology: str | None = None
-    store: BaselineStore | None = None
-    tolerance: Tolerance | None = None
-    only_training: bool = False
+    machine: str = ""  # whose baselines count; "" for the machine that measured. A log does not name it
+    workload: Workload | None = None  # of the logs; None without logs, because no log states all of it
+    topology: str | None = None  # nodes x devices per node of the logs, as in "2x4"; None to use their headers'
+    store: BaselineStore | None = None  # None: the row that each measurement was judged against when it was measured
+    tolerance: Tolerance | None = None  # None: that of the store's row, then the measurement's, then the default
+    only_training: bool = False  # leave out an evaluation's lines in a log
 
     def __post_init__(self) -> None:
         if self.topology is not None:

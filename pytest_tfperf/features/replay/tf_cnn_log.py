@@ -93,21 +93,13 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A run, as its log describes it.
+    """A run, as its log describes it."""
 
-    Args:
-        name: the file, for messages.
-        facts: those of its header and command line that were found, by name.
-        examples_per_sec: the printed total.
-        last_step: the last step that has a line; 1 of a log that was cut down to its totals.
-        loss: the last loss, or the first that is not finite; None where the log has none.
-    """
-
-    name: str
-    facts: Mapping[str, Fact]
-    examples_per_sec: float
-    last_step: int
-    loss: float | None
+    name: str  # of the file
+    facts: Mapping[str, Fact]  # those of its header and command line, by name
+    examples_per_sec: float  # the printed total
+    last_step: int  # that has a line; 1 of a log that was cut down to its totals
+    loss: float | None  # the last one, or the first that is not finite; None where the log has none
 
     def run(self, examples_per_step: int) -> Run:
         """The run with a single window, whose throughput is the printed total; a step's examples are all workers'."""

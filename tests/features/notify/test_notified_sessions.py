@@ -35,6 +35,12 @@ EVEN_ID, UNEVEN_ID = "test_it.py::test_even", "test_it.py::test_uneven"
 WELL, SLOW, SLOWER = "20.0", "25.0", "40.0"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions that wait for their channels as long as the machine needs."""
+    monkeypatch.setattr(telling, "SECONDS", PATIENCE_SECONDS)
+
+
 @pytest.fixture
 def project(played_project: Project) -> Project:
     played_project.tests(TESTS)
@@ -324,10 +330,7 @@ def test_a_server_that_never_answers_holds_nothing_up(
     assert said.status == 1  # of the regression
 
 
-def test_a_slow_server_does_not_hold_up_the_others(
-    project: Project, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(telling, "SECONDS", PATIENCE_SECONDS)
+def test_a_slow_server_does_not_hold_up_the_others(project: Project, server: Server) -> None:
     project.write("even", SLOW)
     other_is_told = Event()
 
