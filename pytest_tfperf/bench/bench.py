@@ -114,7 +114,9 @@ class Bench:
         """Take and judge the first run; a disturbed run counts if it passes, but not if it never became steady."""
         taken, machine = _RunsSoFar(), self._machine(task.topology)
 
-        grows = any(figure.grows for figure in task.plan.also)  # baselines are recorded in runs of the whole plan
+        grows = any(
+            figure.definition.grows for figure in task.plan.also
+        )  # baselines are recorded in runs of the whole plan
 
         def enough(run: Run) -> bool:
             has_pairs = task.reference_environment is not None

@@ -174,7 +174,7 @@ def first_window_steps(plan: Plan) -> int:
 
     The first step of all belongs to the worker's start.
     """
-    return FIXED_STEP - 1 if any(figure.is_at_fixed_step for figure in plan.also) else 1
+    return FIXED_STEP - 1 if any(figure.definition.is_at_fixed_step for figure in plan.also) else 1
 
 
 def window_steps(warmup: Sequence[Window], plan: Plan) -> int:

@@ -93,7 +93,7 @@ class Figure:
             )
         for name in ("unit", "better", "tolerance", "absolute"):
             if getattr(self, name) is None:
-                object.__setattr__(self, name, getattr(self._built_in, name))
+                object.__setattr__(self, name, getattr(self.definition, name))
         for name, kind in (("better", Better), ("takes", Takes)):
             if getattr(self, name) not in list(kind):
                 given = getattr(self, name)
@@ -105,7 +105,7 @@ class Figure:
         self._require_number("absolute", lambda x: 0 <= x < math.inf, f"a number from 0, in {self.unit or 'its unit'}")
         if self.limit is not None:
             self._require_number("limit", math.isfinite, "a finite number")
-        is_noisy = not self._built_in.is_count
+        is_noisy = not self.definition.is_count
         if is_noisy and not (self.tolerance or self.absolute or self.limit is not None):
             raise WorkloadError(f"{self.name}: tolerance and absolute are both 0, so noise would fail it: give one")
 
@@ -154,13 +154,14 @@ class Figure:
             raise WorkloadError(f"{self.name}: {name}={value!r:.80} must be {what}")
 
     @property
-    def _built_in(self) -> BuiltIn:
+    def definition(self) -> BuiltIn:
+        """The definition of a built-in figure, or the defaults of users' figures."""
         return _BUILT_IN.get(self.name, _OF_USERS)
 
     @property
     def more_and_less(self) -> tuple[str, str]:
         """A message's words for a rise and a fall: "longer", "shorter"."""
-        return self._built_in.more_and_less
+        return self.definition.more_and_less
 
     @property
     def words(self) -> Mapping[str, str]:
@@ -173,14 +174,9 @@ class Figure:
         return self.name in _BUILT_IN
 
     @property
-    def is_of_programs(self) -> bool:
-        """Whether it can be measured or read of a program."""
-        return self._built_in.is_of_programs
-
-    @property
     def is_measured(self) -> bool:
         """Whether it is measured, and not read from a program's output."""
-        return self._built_in.is_measured
+        return self.definition.is_measured
 
     @property
     def is_read(self) -> bool:
@@ -196,16 +192,6 @@ class Figure:
         is_printed = self.is_read or self.name == LOSS
         is_loss = self.name == LOSS and self.takes is Takes.LAST
         return is_printed and self.at_step is None and self.takes is not Takes.FIRST and not is_loss
-
-    @property
-    def grows(self) -> bool:
-        """Whether it grows with a run's length, so that only runs of equal length can be compared."""
-        return self._built_in.grows
-
-    @property
-    def is_at_fixed_step(self) -> bool:
-        """Whether a workload's value is that of `FIXED_STEP`, whatever the run's length."""
-        return self._built_in.is_at_fixed_step
 
     @property
     def signs(self) -> tuple[int, ...]:
@@ -388,7 +374,7 @@ def with_default(asked: Sequence[Figure], default: Sequence[Figure], *, of_a_pro
     """Return a test's figures, and those of the suite's default that apply to it and that it does not give itself."""
     figures = {figure.name: figure for figure in asked}
     for figure in default:
-        if figure.is_of_programs or not of_a_program:
+        if figure.definition.is_of_programs or not of_a_program:
             figures.setdefault(figure.name, figure)
     return tuple(figures.values())
 
@@ -411,7 +397,7 @@ def _figure(given: object, *, of_a_program: bool) -> Figure:
         raise WorkloadError(
             f"also: {figure.name}: a workload's is always that of step {FIXED_STEP}: leave takes and at_step out"
         )
-    if of_a_program and not figure.is_of_programs:
+    if of_a_program and not figure.definition.is_of_programs:
         raise WorkloadError(f"also: {figure.name} is counted in training that check drives, and not in a program")
     if of_a_program and not (figure.is_built_in or figure.is_read):
         raise WorkloadError(f"also: {figure.name}: say how it is read{_OWN}")

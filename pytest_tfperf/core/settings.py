@@ -227,7 +227,9 @@ class Settings:
         from pytest_tfperf.core.run import Plan
 
         bound = MAX_SECONDS if self.max_time is None else self.max_time
-        is_bounded = self.max_time is not None or (steps is None and not any(figure.grows for figure in also))
+        is_bounded = self.max_time is not None or (
+            steps is None and not any(figure.definition.grows for figure in also)
+        )
         return Plan(
             steps=self.steps if steps is None else steps,
             warmup_steps=self.warmup_steps if warmup_steps is None else warmup_steps,

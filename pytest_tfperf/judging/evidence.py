@@ -19,13 +19,7 @@ from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput, hodges_lehmann, summarise
 from pytest_tfperf.core.verdict import Reason, Tolerance, Verdict
-from pytest_tfperf.judging.noise import (
-    ASSUMED_BETWEEN_RUNS,
-    TO_BE_FOUND,
-    accepted_rise,
-    accepted_slowdown,
-    is_blind,
-)
+from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS, TO_BE_FOUND, accepted_rise, accepted_slowdown, is_blind
 from pytest_tfperf.judging.pairs import EXPECTED_PAIRS, OF_SUSPECTS, PAIRS_THAT_TELL, PairsTest, Scatter, Terms
 from pytest_tfperf.judging.session_effects import CommonDrift, SessionVariance, session_variance
 from pytest_tfperf.judging.target import Target

@@ -241,23 +241,20 @@ def tells_nothing(pair: Pair) -> bool:
 
     Beside other work a run may be fast and slow by turns; then the error of its windows shows how uncertain it is.
     """
-    return any(_tells_nothing(run) for run in (pair.a, pair.b))
+    for run in (pair.a, pair.b):
+        kind = None if run.disturbance is None else run.disturbance.kind
+        samples = [telemetry for telemetry in (run.telemetry, *run.polls) if telemetry is not None]
+        other_work = any(disturbance_in(sample, _UNSETTLES) for sample in samples)
+        if kind is DisturbanceKind.DRIVER_SILENT or (kind is DisturbanceKind.NOT_STEADY and not other_work):
+            return True
+    return False
 
 
 _ITS_OWN = (DisturbanceKind.NOT_STEADY, DisturbanceKind.DRIVER_SILENT)
 """Disturbances of a run that have no amount to compare with another run's."""
 
-
 _UNSETTLES = DisturbanceLimits(other_cpu_fraction=0.1, steal_fraction=0.1)
-"""Limits above which other work that comes and goes can make a run unsteady: by 10 % (steady_state.py)."""
-
-
-def _tells_nothing(run: Run) -> bool:
-    if run.disturbance is None or run.disturbance.kind not in _ITS_OWN:
-        return False
-    samples = (telemetry for telemetry in (run.telemetry, *run.polls) if telemetry is not None)
-    other_work = any(disturbance_in(sample, _UNSETTLES) for sample in samples)
-    return run.disturbance.kind is DisturbanceKind.DRIVER_SILENT or not other_work
+"""Limits above which other work that comes and goes can make a run unsteady, by 10 %."""
 
 
 def _logs_left(run: Run, limits: DisturbanceLimits) -> Mapping[DisturbanceKind, float]:
@@ -277,14 +274,13 @@ def _sampled(run: Run, limits: DisturbanceLimits) -> dict[DisturbanceKind, float
         takes_ours = (host.idle_fraction_mean or 0.0) <= limits.idle_fraction
         others = (host.other_cpu_fraction_mean or 0.0) if takes_ours else 0.0
         stolen, swapped = host.steal_fraction_mean or 0.0, host.swap_bytes_per_sec_mean or 0.0
+    slowed_down = ((gpu.throttled_fractions or {}).get(reason, 0.0) for gpu in gpus for reason in SLOWDOWNS)
     return {
         DisturbanceKind.OTHER_PROCESSES: others,
         DisturbanceKind.STEAL: stolen,
         DisturbanceKind.SWAPPING: swapped * _SECONDS_OF_A_SWAPPED_BYTE,
-        DisturbanceKind.GPU_SHARED: _largest(busiest(gpu.other_processes)[1] for gpu in gpus),
-        DisturbanceKind.GPU_SLOWED_DOWN: _largest(
-            (gpu.throttled_fractions or {}).get(reason, 0.0) for gpu in gpus for reason in SLOWDOWNS
-        ),
+        DisturbanceKind.GPU_SHARED: max((busiest(gpu.other_processes)[1] for gpu in gpus), default=0.0),
+        DisturbanceKind.GPU_SLOWED_DOWN: max(slowed_down, default=0.0),
     }
 
 
@@ -301,7 +297,3 @@ def _accepted(limits: DisturbanceLimits) -> Mapping[DisturbanceKind, float]:
 
 def _log_left(taken: float) -> float:
     return math.log(max(1 - taken, _LEAST_LEFT))
-
-
-def _largest(parts: Iterable[float]) -> float:
-    return max(parts, default=0.0)

@@ -179,7 +179,7 @@ def _compared(figure: Figure, difference: float, target: float) -> str:
     """Write a change as "13.0 % slower than", "9 % more than", or in the figure's unit where the target is 0."""
     if figure.name == RATE:
         return compared(difference)
-    more, less = figure.more_and_less
+    more, less = figure.definition.more_and_less
     amount = percent(difference / target) if target else written(figure, abs(difference))
     return f"{amount} {more if difference >= 0 else less} than"
 
