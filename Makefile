@@ -122,6 +122,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/entered.py
 
 # The documentation site, in build/site: no warning, no link that leads nowhere, nothing loaded from another host.
 docs: $(VENV)/.installed-docs

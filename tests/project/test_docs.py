@@ -152,6 +152,20 @@ def test_each_file_on_the_page_of_the_architecture_exists() -> None:
     assert [name for name in named if not (ROOT / name).exists() and not list(package.rglob(name))] == []
 
 
+def test_the_map_on_the_page_of_the_architecture_has_each_file_of_each_room() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = dict(re.findall(r"^\*\*`(\w+)/`\*\*(.*?)^(?=\*\*|## )", page, re.MULTILINE | re.DOTALL))
+    assert len(rooms) > 10
+    missing = [
+        f"{room}/{path.name}"
+        for room, text in rooms.items()
+        if room != "features"
+        for path in (ROOT / "pytest_tfperf" / room).glob("[!_]*.py")
+        if f"`{path.name}`" not in text
+    ]
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != "README.md"], ids=lambda page: page.name)
 def test_lines_of_prose_have_at_most_120_characters(page: Path) -> None:
     outside = [line for block in prose(page) for line in block.splitlines() if not line.lstrip().startswith("|")]
