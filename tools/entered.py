@@ -14,7 +14,6 @@ import argparse
 import ast
 import inspect
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -194,12 +193,15 @@ def classes() -> int:
     return sum(isinstance(node, ast.ClassDef) for tree in trees for node in ast.walk(tree))
 
 
-def settings() -> set[str]:
-    """The settings that `pytest --help` lists: an option and its ini value are one."""
-    command = [sys.executable, "-m", "pytest", "--help", "-p", "no:cacheprovider"]
-    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    found = re.findall(r"^ +(?:--)?(tfperf[-_][\w-]+)", text, re.MULTILINE)
-    return {name.replace("-", "_") for name in found}
+def settings() -> int:
+    """The number of settings that are declared: an option, its ini value and its variable are one."""
+    code = """
+from pytest_tfperf.core.settings import OF_THE_SPINE
+from pytest_tfperf.features import settings_of_features
+print(len(OF_THE_SPINE) + len(settings_of_features()))
+"""
+    command = [sys.executable, "-c", code]
+    return int(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 def figures(check: set[Function], session: set[Function]) -> dict[str, int]:
@@ -215,7 +217,7 @@ def figures(check: set[Function], session: set[Function]) -> dict[str, int]:
         "passing check, functions": len(check),
         "session of one test, files": len(files(session)),
         "session of one test, functions": len(session),
-        "settings": len(settings()),
+        "settings": settings(),
     }
 
 
