@@ -12,6 +12,7 @@ TEXT = (ROOT / "SECURITY.md").read_text()
 # A file that starts programs or opens connections, and what SECURITY.md says of it. Of a new one it must say something.
 STARTS = {
     "console/pytest_process.py": "| pytest | `tfperf trial`, `tfperf bisect` |",
+    "features/bisect/states.py": "`tfperf bisect --build`",
     "features/cluster/rank_launcher.py": "mpirun, `srun`",
     "features/cluster/engines/ray.py": "Ray",
     "features/cluster/engines/slurm.py": "`scancel`",

@@ -27,7 +27,6 @@ from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Verdict, Want, Wants
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.team import plugin
 from pytest_tfperf.stores import history_database
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_tables import FIGURES as FIGURES_TABLE
@@ -383,7 +382,7 @@ def project(shared: Project) -> Project:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions that wait for their push as long as the machine needs."""
-    monkeypatch.setattr(plugin, "SESSION_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("pytest_tfperf.features.team.plugin.SESSION_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.mark.usefixtures("patient")
