@@ -93,10 +93,8 @@ class Notification:
 def untold(events: Iterable[Event], told: Mapping[Topic, Event]) -> list[Event]:
     """Return the news among the facts of a session.
 
-    Args:
-        events: the facts, one of a topic: RECOVERED for all that is well, GONE for what no longer exists, and the
-            others as if nobody knew of them.
-        told: what the channel was last told of each topic that is not over.
+    Of each topic there is one: RECOVERED for all that is well, GONE for what no longer exists, and the others as if
+    nobody knew of them. `told` is what the channel was last told of each topic that is not over.
     """
     news = []
     for event in events:
