@@ -94,23 +94,14 @@ def _session(test: str, step: Path) -> str:
 @final
 @dataclass(slots=True, eq=False)
 class Search:
-    """One search. It keeps each answer that decides in a file, so that the same command can go on after a stop.
+    """One search. It keeps each answer that decides in a file, so that the same command can go on after a stop."""
 
-    Args:
-        test: pytest's id.
-        states: the states to search.
-        dir: tfperf's own folder.
-        show: prints a line.
-        tolerance: the loss that the bad end must exceed; None for the test's own tolerance.
-        run_pytest: runs a step's session on the test, and returns its output.
-    """
-
-    test: str
+    test: str  # pytest's id
     states: States
-    dir: Path
-    show: Callable[[str], object]
-    tolerance: Tolerance | None = None
-    run_pytest: Callable[[str, Path], str] = _session
+    dir: Path  # tfperf's own folder
+    show: Callable[[str], object]  # prints a line
+    tolerance: Tolerance | None = None  # the loss that the bad end must exceed; None for the test's own tolerance
+    run_pytest: Callable[[str, Path], str] = _session  # runs a step's session on the test, and returns its output
     _call: Call = field(default=("", "", ""), init=False)
     _answers: dict[int, Measurement | Fault] = field(default_factory=dict, init=False)
     _asked_again: set[int] = field(default_factory=set, init=False)

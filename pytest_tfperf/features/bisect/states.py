@@ -28,19 +28,12 @@ _ASKED_BY: Final = "tfperf bisect"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
-    """The states of a search, in order; state 0 is good.
+    """The states of a search, in order; state 0 is good."""
 
-    Args:
-        key: distinguishes this search from others.
-        names: of each state.
-        state: returns a state as workers run it; a TfperfError skips the state.
-        about: returns facts to show of the first slow state.
-    """
-
-    key: tuple[str, ...]
+    key: tuple[str, ...]  # distinguishes this search from others
     names: Sequence[str]
-    state: Callable[[int], State]
-    about: Callable[[int], list[tuple[str, str]]]
+    state: Callable[[int], State]  # returns a state as workers run it; a TfperfError skips the state
+    about: Callable[[int], list[tuple[str, str]]]  # returns facts to show of the first slow state
 
 
 def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:

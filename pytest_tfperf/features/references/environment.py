@@ -50,19 +50,12 @@ from pytest_tfperf.workers.processes import Interpreter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceEnvironment:
-    """A Python with the packages, and the user's code at the commit, of recorded baselines.
+    """A Python with the packages, and the user's code at the commit, of recorded baselines."""
 
-    Args:
-        name: its name in `tfperf reference list`, or the text given to --tfperf-reference.
-        python: the interpreter, an absolute path.
-        checkout: the user's code; None for the current code.
-        is_named: --tfperf-reference names it: the user maintains it, and `tfperf reference` does not know it.
-    """
-
-    name: str
-    python: Path
-    checkout: Checkout | None = None
-    is_named: bool = False
+    name: str  # its name in `tfperf reference list`, or the text given to --tfperf-reference
+    python: Path  # the interpreter, an absolute path
+    checkout: Checkout | None = None  # the user's code; None for the current code
+    is_named: bool = False  # --tfperf-reference names it: the user maintains it, no `tfperf reference` knows it
 
     @property
     def interpreter(self) -> Interpreter:
@@ -240,20 +233,13 @@ class ReferenceLaunchers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An environment as `tfperf reference list` shows it.
-
-    Args:
-        fault: why it can't be used, and the next step; "" if it can.
-        lock: None if its creation was interrupted.
-        commits: those whose code it has.
-        rows: number of baselines that it serves.
-    """
+    """An environment as `tfperf reference list` shows it."""
 
     name: str
-    fault: str
-    lock: Lock | None
-    commits: tuple[str, ...]
-    rows: int
+    fault: str  # why it can't be used, and the next step; "" if it can
+    lock: Lock | None  # None if its creation was interrupted
+    commits: tuple[str, ...]  # those whose code it has
+    rows: int  # number of baselines that it serves
     bytes: int
 
 

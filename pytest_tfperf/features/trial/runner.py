@@ -51,25 +51,15 @@ Start = Callable[[Sequence[str], Mapping[str, object]], tuple[int, str]]
 @final
 @dataclass(eq=False)
 class Runner:
-    """A trial that runs; each session is kept as soon as it ends.
+    """A trial that runs; each session is kept as soon as it ends."""
 
-    Args:
-        trial: what to run, and the sessions that have ended.
-        dir: the folder of the history; the trial lies below it.
-        start: starts a session.
-        show: prints a line.
-        code: gives the code as it is now, as `Trial.code`.
-        seconds: the time that the sessions may take.
-        now: a clock in seconds.
-    """
-
-    trial: Trial
-    dir: Path
-    start: Start
-    show: Callable[[str], object]
-    code: Callable[[], Mapping[str, str]]
-    seconds: float = math.inf
-    now: Callable[[], float] = time.monotonic
+    trial: Trial  # what to run, and the sessions that have ended
+    dir: Path  # the folder of the history; the trial lies below it
+    start: Start  # starts a session
+    show: Callable[[str], object]  # prints a line
+    code: Callable[[], Mapping[str, str]]  # gives the code as it is now, as `Trial.code`
+    seconds: float = math.inf  # the time that the sessions may take
+    now: Callable[[], float] = time.monotonic  # a clock in seconds
 
     @property
     def _folder(self) -> Path:
