@@ -121,17 +121,11 @@ LAUNCHER: Final[Setting[str]] = Setting(
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Where ranks on other nodes call this machine.
+    """Where ranks on other nodes call this machine."""
 
-    Args:
-        interface: the network interface, or an address of it; "" for the interface that leads to other machines.
-        port: 0 for any free port.
-        key_file: the key of ranks that something else starts; None for a new key.
-    """
-
-    interface: str = ""
-    port: int = 0
-    key_file: Path | None = None
+    interface: str = ""  # the network interface, or an address of it; "" for the interface that leads to other machines
+    port: int = 0  # 0 for any free port
+    key_file: Path | None = None  # the key of ranks that something else starts; None for a new key
 
 
 _LISTEN: Final = re.compile(r"([^\s:=]*)(?::(\d{1,5}))?(?:(?:^|\s+)key=(.+))?")

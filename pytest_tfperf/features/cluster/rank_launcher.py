@@ -295,7 +295,6 @@ class ClusterLauncher:
         return environment
 
     def _run_of(self, call: RankCall, job: Job, log: Path, engine: EngineProcess, progress: Progress) -> WorkerRun:
-        """The run of a rank that has called."""
         # A rank on another machine makes its own scratch folder, which stays there if the rank is killed.
         scratch = self._files.new_scratch_folder() if call.is_here else None
         message = {
@@ -323,9 +322,6 @@ def _visible(command: Command, devices: Devices) -> dict[str, str]:
     """The variables with a program's GPUs on each node: the first that the user shows, else the first of all, by index.
 
     Other nodes' GPUs have other UUIDs. A program on CPUs must not take a GPU's memory.
-
-    Raises:
-        TfperfError: the user shows GPUs, but not by index.
     """
     if devices.kind is DeviceKind.CPU:
         return {"CUDA_VISIBLE_DEVICES": "-1"}

@@ -134,9 +134,7 @@ class Log:
     def contradictions(self, workload: Workload, devices: int | None) -> Iterator[str]:
         """Each fact on which the log and the user's options disagree, with both sides.
 
-        Args:
-            workload: the user's.
-            devices: the number that the user's topology has, over all nodes; None without a topology.
+        `devices` is the number that the user's topology has, over all nodes; None without a topology.
         """
         for name, ours, agrees in self._compared(workload):
             if not agrees:
@@ -164,7 +162,6 @@ class Log:
 
 
 def _names_in(devices: Fact | None) -> tuple[str, ...]:
-    """TensorFlow's names of the devices in a fact."""
     return tuple(re.findall(r"'([^']*)'", devices.value)) if devices else ()
 
 
