@@ -42,12 +42,8 @@ _WELL = (Outcome.PASS, Outcome.IMPROVED)
 class Bench:
     """Measures and judges tasks; one for a session.
 
-    Args:
-        engine: takes the runs.
-        machine: returns the evidence that the tests on a topology's machine share.
-        profiler: profiles regressions and new baselines; None for no profiles.
-        session: the session's id.
-        commit: git commit of the tests' repository; "" outside of one.
+    `machine` returns the evidence that the tests on a topology's machine share, and `profiler` profiles regressions and
+    new baselines. `commit` is of the tests' repository; "" outside of one.
     """
 
     def __init__(
@@ -75,11 +71,7 @@ class Bench:
             InvalidMeasurement: each of several fresh runs was disturbed, or the loss is not finite.
             MeasurementError: the worker died, hung or raised.
         """
-        taken = _RunsSoFar()
-        taken.runs.append(self._good_run(task, OwnRun.FIRST, taken))
-        result = self._measurement(task, taken)
-        _require_valid(result, task)
-        return result
+        return self._another_valid(task, OwnRun.FIRST, _RunsSoFar())
 
     def check(self, task: Task, earlier: Measurement | None = None) -> Measurement:
         """Measure once and judge. If the result is not decided, call again with the result as `earlier`.
@@ -102,12 +94,18 @@ class Bench:
             as `measure`.
         """
         taken = _RunsSoFar() if earlier is None else _RunsSoFar.of(earlier)
-        taken.runs.append(self._good_run(task, OwnRun.BASELINE, taken))
-        result = self._measurement(task, taken)
-        _require_valid(result, task)
+        result = self._another_valid(task, OwnRun.BASELINE, taken)
         result = replace(result, recording=wants([run_value(run) for run in taken.runs]))
         if result.is_decided and isinstance(task.workload, Workload):  # programs of a user can't be profiled
             result = self._profiled(task, result)
+        return result
+
+    def _another_valid(self, task: Task, label: str, taken: _RunsSoFar) -> Measurement:
+        """Take one more run, and judge nothing but whether its values can be used."""
+        taken.runs.append(self._good_run(task, label, taken))
+        result = self._measurement(task, taken)
+        if (verdict := invalid(result.throughput)) is not None:
+            raise _invalid(task, verdict, result.runs)
         return result
 
     def _first_run(self, task: Task) -> Measurement:
@@ -129,7 +127,7 @@ class Bench:
                 break
             taken.discarded.append(run)
             if len(taken.discarded) >= machine.tries:
-                machine.was_disturbed(taken.seconds)
+                machine.seconds_disturbed += taken.seconds
                 raise _invalid(task, invalid(None), taken.discarded)
         if task.target.baseline is not None:  # before the run counts: the common drift must not hold another unit
             require_same_unit(task.target.baseline, run.unit)
@@ -140,7 +138,7 @@ class Bench:
     def _another_run(self, task: Task, earlier: Measurement) -> Measurement:
         """Judge again, because the common drift is known now; if that decides nothing, take one more run or pair."""
         taken, machine = _RunsSoFar.of(earlier), self._machine(task.topology)
-        machine.reruns_began()
+        machine.all_ran_once = True
         verdicts = self._verdicts(task, taken)
         wants = combined(verdict.wants for verdict in verdicts)
         if wants == NOTHING:
@@ -151,7 +149,7 @@ class Bench:
         )
         can_fail = can_fail and not all(verdict.is_decided or verdict.outcome in _WELL for verdict in verdicts)
         if can_fail:
-            machine.suspect(task)
+            machine.suspects.add(task.call)
         was_disturbed = any(run.disturbance is not None for run in taken.runs)
         step = Want.RUNS if was_disturbed and not taken.pairs else wants.what
         failed: InvalidMeasurement | None = None
@@ -223,7 +221,7 @@ class Bench:
                 taken.discarded += disturbed
                 return run
             disturbed.append(run)
-        machine.was_disturbed(time.monotonic() - started)
+        machine.seconds_disturbed += time.monotonic() - started
         raise _invalid(task, invalid(None), disturbed)
 
     def _take_pair(self, task: Task, taken: _RunsSoFar, machine: MachineSession) -> bool:
@@ -235,10 +233,10 @@ class Bench:
         except TfperfError as error:  # also if it would run the current code, and so prove nothing
             if not source.a_fails():
                 raise
-            machine.reference_failed(task, error.brief)
+            machine.reference_failures[task.call] = error.brief
             return False
         if pair is None or not pair.is_even:
-            machine.was_disturbed(time.monotonic() - started)
+            machine.seconds_disturbed += time.monotonic() - started
         if pair is None:
             disturbed = [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance]
             raise _invalid(task, invalid(None), disturbed)
@@ -311,11 +309,6 @@ def _in_doubt(verdict: Verdict) -> Verdict:
 
 def _invalid(task: Task, verdict: Verdict, runs: Sequence[Run]) -> InvalidMeasurement:
     return InvalidMeasurement(verdict, task.workload, runs, where=f"{task.side.shown} on {task.topology.describe()}")
-
-
-def _require_valid(result: Measurement, task: Task) -> None:
-    if (verdict := invalid(result.throughput)) is not None:
-        raise _invalid(task, verdict, result.runs)
 
 
 def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: float, commit: str) -> dict[str, str]:

@@ -40,19 +40,12 @@ from pytest_tfperf.workers.processes import Interpreter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Code and packages that workers run.
+    """Code and packages that workers run."""
 
-    Args:
-        title: its name in messages: "origin/main (1a2b3c4d5e6f)".
-        facts: added to the environment of its measurements: "commit" -> "1a2b3c4d5e6f".
-        python: the interpreter that runs it, with its packages.
-        checkout: its code; None for the current code, of which nothing is proved.
-    """
-
-    title: str
-    facts: Mapping[str, str] = field(default_factory=dict)
-    python: str = sys.executable
-    checkout: Checkout | None = None
+    title: str  # in messages: "origin/main (1a2b3c4d5e6f)"
+    facts: Mapping[str, str] = field(default_factory=dict)  # for its measurements' environment: "commit" -> "1a2b3c4d"
+    python: str = sys.executable  # with its packages
+    checkout: Checkout | None = None  # None for the current code, of which nothing is proved
 
     def launcher(
         self,
@@ -74,31 +67,19 @@ class State:
 class OtherSide:
     """The sides that each check of a session compares, in place of a check against a baseline.
 
-    Args:
-        a: the other side.
-        b: the side that is compared with a: usually the current code under this Python.
-        announcement: lines before the first test, which name both sides.
-        terms: how comparisons are decided.
-        compares_figures: whether the figures of each check are compared, too.
-        may_lack_code: whether a test that a's code can't run is measured on b alone; otherwise it is an error.
-        lacking: the folder that a lacks, for each test in such a folder.
+    The side a is the other one, and b usually the current code under this Python.
     """
 
     a: State
     b: State
-    announcement: tuple[str, ...]
+    announcement: tuple[str, ...]  # before the first test, naming both sides
     terms: Terms = field(default_factory=Terms)
     compares_figures: bool = True
-    may_lack_code: bool = False
-    lacking: Mapping[str, str] = field(default_factory=dict)
+    may_lack_code: bool = False  # a test that a's code can't run is measured on b alone; otherwise it is an error
+    lacking: Mapping[str, str] = field(default_factory=dict)  # the folder that a lacks, for each test in such a folder
 
     def launchers(self, here: Launcher, launch: Callable[[Interpreter], Launcher]) -> tuple[Launcher, Launcher]:
-        """Return the launchers of the workers of a and b.
-
-        Args:
-            here: starts workers on the current code under this Python.
-            launch: makes the launcher of another interpreter.
-        """
+        """Return the launchers of the workers of a and b: `here` is of this code and Python, `launch` makes others."""
         has_own_packages = self.a.python != self.b.python
         a = self.a.launcher(here, launch, may_be_same=has_own_packages)
         lacking = a if self.may_lack_code and isinstance(a, CheckoutLauncher) else None
@@ -145,8 +126,7 @@ def compare(
         terms: the accepted change of b or the required ratio, how often the decision may be wrong, when to give up.
         other: the session's other side, where a belongs to it; as an older commit it may lack the compared code.
         judged: False for one pair and no outcome, as in a smoke run.
-        test: pytest's node id.
-        session: the session's id.
+        test, session: pytest's node id, and the session's.
 
     Raises:
         WorkloadError: an unknown name, or a workload that these devices can't train.
@@ -164,6 +144,10 @@ def compare(
     a_runs, b_runs = [pair.a for pair in counted], [pair.b for pair in counted]
     a_throughput, b_throughput = summarise(a_runs), summarise(b_runs)
     doubt = _doubt(a, b)
+    if judged:
+        verdicts = [_in_doubt(verdict, doubt) for verdict in verdicts]
+    else:
+        verdicts = [replace(verdict, outcome=None, reason=Reason.ONLY_MEASURED, wants=NOTHING) for verdict in verdicts]
     if a.workload == b.workload and a_throughput.unit != b_throughput.unit:
         raise FailsHereOnly(
             f"side b counts {b_throughput.unit}, and a {a_throughput.unit}, so their rates can't be compared",
@@ -187,7 +171,7 @@ def compare(
         throughput=b_throughput,
         pairs=tuple(counted),
         discarded_pairs=tuple(discarded),
-        verdicts=tuple(_in_doubt(verdict, doubt) if judged else _unjudged(verdict) for verdict in verdicts),
+        verdicts=tuple(verdicts),
         other=MeasuredSide(
             workload=a.workload,
             topology="" if a.topology == topology else a.topology.shape,
@@ -226,10 +210,6 @@ def _in_doubt(verdict: Verdict, doubt: str) -> Verdict:
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_PROVED)
 
 
-def _unjudged(verdict: Verdict) -> Verdict:
-    return replace(verdict, outcome=None, reason=Reason.ONLY_MEASURED, wants=NOTHING)
-
-
 def _take_pairs(
     source: PairSource, plan: Plan, terms: Terms, *, is_of_commits: bool, judged: bool
 ) -> tuple[list[Pair], list[Pair], Sequence[Verdict], Ended | None]:
@@ -242,10 +222,9 @@ def _take_pairs(
     pairs: list[Pair] = []
     discarded: list[Pair] = []
     while True:
-        # The third pair is the first that can decide, and often the last, so its workers profile their steps.
-        profiled = len(pairs) == MIN_PAIRS - 1
         try:
-            pair, bad = source.take(profiled=profiled)
+            # The third pair is the first that can decide, and often the last, so its workers profile their steps.
+            pair, bad = source.take(profiled=len(pairs) == MIN_PAIRS - 1)
         except MeasurementError as error:
             is_first = not (pairs or discarded)
             if is_of_commits and is_first and source.failed_side == "a" and isinstance(error, UserCodeFailed):
@@ -262,9 +241,8 @@ def _take_pairs(
         verdicts = compared(asked, counted, terms)
         if pair is None:
             verdicts = (replace(verdicts[0], outcome=Outcome.INVALID, reason=Reason.DISTURBED, wants=NOTHING),)
-        in_doubt = any(verdict.outcome is Outcome.INCONCLUSIVE for verdict in verdicts)
         ended = None
-        if in_doubt:
+        if any(verdict.outcome is Outcome.INCONCLUSIVE for verdict in verdicts):
             ended = _ended(len(pairs), len(discarded), time.monotonic() - started, terms)
         if not judged or _is_over(verdicts) or ended:
             last = compared(asked, counted, replace(terms, max_pairs=len(counted)))

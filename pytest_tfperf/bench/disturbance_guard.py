@@ -24,21 +24,13 @@ TRIES = 3
 
 @dataclass(slots=True)
 class Observation:
-    """The state of the machine during a run; filled when the `watching` block ends, but for `latest`.
+    """The state of the machine during a run; filled when the `watching` block ends, but for `latest`."""
 
-    Args:
-        disturbance: the first disturbance above its limit; None if there was none.
-        environment: facts about the GPUs' power limits, see `power_facts`.
-        telemetry: a summary of the samples; None if the run was too short.
-        polls: the samples, second by second.
-        latest: returns the last sample so far; None before the first.
-    """
-
-    disturbance: Disturbance | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    telemetry: Telemetry | None = None
-    polls: tuple[Telemetry, ...] = ()
-    latest: Callable[[], Telemetry | None] = lambda: None
+    disturbance: Disturbance | None = None  # the first above its limit
+    environment: Mapping[str, str] = field(default_factory=dict)  # `power_facts`
+    telemetry: Telemetry | None = None  # a summary of the samples; None if the run was too short
+    polls: tuple[Telemetry, ...] = ()  # the samples, second by second
+    latest: Callable[[], Telemetry | None] = lambda: None  # the last sample so far; None before the first
 
     def of(self, run: Run, before: Disturbance | None) -> Run:
         """Return the run as it was observed, with a disturbance before it where nothing else disturbed it."""
@@ -190,18 +182,12 @@ MOST_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """How GPUs were warmed up.
+    """How GPUs were warmed up."""
 
-    Args:
-        seconds: how long they worked.
-        before, after: the temperature of the warmest GPU, in degrees Celsius.
-        is_steady: False if they were still getting warmer after `MOST_SECONDS`.
-    """
-
-    seconds: float
-    before: int
+    seconds: float  # of work
+    before: int  # the temperature of the warmest GPU, in degrees Celsius
     after: int
-    is_steady: bool
+    is_steady: bool  # False if they were still getting warmer after `MOST_SECONDS`
 
 
 class GpuWarmUp:
@@ -210,9 +196,6 @@ class GpuWarmUp:
     Args:
         most_seconds: when to go on although the GPUs still get warmer; 0 for no warm-up.
         clock: seconds, for tests.
-
-    Attributes:
-        done: how GPUs were warmed up, in order.
     """
 
     def __init__(self, *, most_seconds: float = MOST_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
@@ -220,7 +203,7 @@ class GpuWarmUp:
         self._clock = clock
         self._warm: set[str] = set()
         self._cold_runs: dict[tuple[str, ...], Warmed] = {}
-        self.done: list[Warmed] = []
+        self.done: list[Warmed] = []  # in order
 
     def of(
         self, uuids: Sequence[str], temperatures: Callable[[], Sequence[int] | None], phase: Callable[[str], None]

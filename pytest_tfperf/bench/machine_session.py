@@ -43,15 +43,10 @@ class MachineSession:
     """The evidence that tests of one machine have in common; a host's CPUs and its GPUs are two machines.
 
     Args:
-        rows: the machine's baselines.
+        rows, figure_rows: the machine's baselines, of the throughput and of figures beside it.
         past: the machine's earlier sessions.
         tests: how many tests with a baseline of this machine the session will probably run.
         unrecorded: how many tests without a baseline; they share the false alarms of verdicts against earlier sessions.
-        figure_rows: the machine's baselines of figures beside the throughput.
-
-    Attributes:
-        suspects: the calls whose slowdown had to be confirmed.
-        reference_failures: the calls whose workload fails in the reference environment, and why.
     """
 
     def __init__(
@@ -68,39 +63,23 @@ class MachineSession:
         self._tests = tests
         self._unrecorded = unrecorded
         self.figure_rows = figure_rows
-        self._first_changes: dict[Call, float] = {}
+        self.first_changes: dict[Call, float] = {}  # of the first windows of tasks with a row, in log throughput
         self._first_errors: list[float] = []
         self._with_reference: dict[Call, Task] = {}
-        self.suspects: set[Call] = set()
-        self.reference_failures: dict[Call, str] = {}
-        self._all_ran_once = False
-        self._seconds_disturbed = 0.0
+        self.suspects: set[Call] = set()  # that can fail, and so share the false alarms of confirmation
+        self.reference_failures: dict[Call, str] = {}  # why; fresh runs confirm their slowdowns
+        self.all_ran_once = False  # so the common drift is known
+        self.seconds_disturbed = 0.0  # that tests have spent on fresh workers that were all disturbed
 
     def note_first_run(self, task: Task, run: Run) -> None:
         """Use a first run for the common drift, if its test has a row of this machine."""
         row = task.target.baseline
         if row is not None and task.target.is_own_row:
             first = of_first_windows(run)
-            self._first_changes[task.call] = first.log_rate - math.log(row.value)
+            self.first_changes[task.call] = first.log_rate - math.log(row.value)
             self._first_errors.append(first.error)
             if task.reference_environment is not None:
                 self._with_reference[task.call] = task
-
-    def suspect(self, task: Task) -> None:
-        """Count a test, which its verdicts can fail, among those that share the false alarms of confirmation."""
-        self.suspects.add(task.call)
-
-    def reruns_began(self) -> None:
-        """Note that every test has run once, so the common drift is known."""
-        self._all_ran_once = True
-
-    def was_disturbed(self, seconds: float) -> None:
-        """Add the time that a test has spent on fresh workers that were all disturbed."""
-        self._seconds_disturbed += seconds
-
-    def reference_failed(self, task: Task, why: str) -> None:
-        """Note that the task's workload fails in the reference environment, so fresh runs confirm its slowdown."""
-        self.reference_failures[task.call] = why
 
     def has_reference_environment(self, task: Task) -> bool:
         """Whether there is a reference environment for the task, and its workload does not fail there."""
@@ -109,7 +88,7 @@ class MachineSession:
     @property
     def tries(self) -> int:
         """How many fresh runs a test gets until one is undisturbed."""
-        return TRIES if self._seconds_disturbed < MAX_SECONDS_DISTURBED else 1
+        return TRIES if self.seconds_disturbed < MAX_SECONDS_DISTURBED else 1
 
     @property
     def with_reference_environment(self) -> Sequence[Task]:
@@ -121,14 +100,10 @@ class MachineSession:
         """The number of earlier sessions of the test that has the most of them in the history."""
         return max((len(past) for past in self._past.values()), default=0)
 
-    def first_change(self, task: Task) -> float:
-        """Return the change of the first windows of a task with a row of this machine, in log throughput."""
-        return self._first_changes[task.call]
-
     @property
     def drift(self) -> CommonDrift:
         """The common drift of the first runs so far."""
-        changes = list(self._first_changes.values())
+        changes = list(self.first_changes.values())
         if len(changes) < MIN_TESTS:
             return common_drift(changes)
         noise = noise_of_changes(
@@ -141,10 +116,10 @@ class MachineSession:
     def evidence(self, task: Task, runs: Sequence[Run], pairs: Sequence[Pair] = ()) -> Evidence:
         """Return all the evidence that `judge` needs on a task's throughput."""
         drift, baseline = self.drift, task.target.baseline
-        of_rows = len(self._first_changes) if self._all_ran_once else self._tests
+        of_rows = len(self.first_changes) if self.all_ran_once else self._tests
         judged = self._unrecorded if task.target.against is Against.EARLIER_SESSIONS else of_rows
         has_reference = self.has_reference_environment(task)
-        others = [change for call, change in self._first_changes.items() if call != task.call]
+        others = [change for call, change in self.first_changes.items() if call != task.call]
         return Evidence(
             throughput=summarise(runs),
             pairs=tuple(pairs),
@@ -158,7 +133,7 @@ class MachineSession:
             suspects=max(1, len(self.suspects)),
             has_reference_environment=has_reference,
             # Tests are still to run that show a drift which this test shares.
-            is_drift_to_come=not self._all_ran_once and self._tests >= (MIN_OTHERS + 1 if has_reference else MIN_TESTS),
+            is_drift_to_come=not self.all_ran_once and self._tests >= (MIN_OTHERS + 1 if has_reference else MIN_TESTS),
         )
 
     def _variance(self, tests: int) -> SessionVariance:
@@ -181,4 +156,4 @@ class MachineSession:
     @property
     def between_sessions(self) -> float:
         """How much a test varies between sessions, as a standard deviation in log throughput."""
-        return self._variance(len(self._first_changes)).mean
+        return self._variance(len(self.first_changes)).mean

@@ -18,17 +18,9 @@ from pytest_tfperf.workers.failures import LITTLE_MEMORY, log_warnings
 class PairSource:
     """Takes pairs of the same two sides; the order within a pair alternates.
 
-    Args:
-        engine: takes the runs.
-        a, b: the two sides; the ratio is b / a.
-        plan: the steps of each run.
-        labels: names of a's and b's runs for the observer.
-
-    Attributes:
-        interleaving: by windows if the pipelines and devices allow it, else by runs; also by runs after a first
-            pair with two workers at once has failed, or left too little memory for both.
-        fallback: why interleaving by windows was given up; "" if it was not.
-        failed_side: "a" or "b", the side whose worker failed last; "" if that is not known.
+    The ratio is b / a; `labels` name the runs of a and b for the observer. Pairs are interleaved by windows if the
+    pipelines and devices allow it, else by runs; also by runs after a first pair with two workers at once has failed,
+    or left too little memory for both.
     """
 
     def __init__(
@@ -51,17 +43,13 @@ class PairSource:
         may_share = a.topology == topology and topology.node_count == 1 and not is_split
         by_windows = may_share and can_interleave_windows(a.workload, b.workload)
         self.interleaving = Interleaving.WINDOWS if by_windows else Interleaving.RUNS
-        self.fallback = ""
-        self.failed_side = ""
+        self.fallback = ""  # why interleaving by windows was given up
+        self.failed_side = ""  # "a" or "b", the side whose worker failed last, where that is known
 
     def take(self, tries: int = TRIES, *, profiled: bool = False) -> tuple[Pair | None, tuple[Pair, ...]]:
         """Take pairs until one is even; a disturbance of both sides alike discards no pair.
 
         Other work that comes and goes may leave no even pair. Then the pair with the least error counts.
-
-        Args:
-            tries: the most pairs.
-            profiled: profile each worker's step.
 
         Returns:
             The pair that counts, None if no pair tells anything; and the discarded pairs.
@@ -99,15 +87,14 @@ class PairSource:
             if self._taken > 1:
                 raise
             # Two workers need twice the memory, and running out of it shows in many ways. So try one at a time.
-            self.interleaving = Interleaving.RUNS
             self.fallback = f"both at once failed: {error.brief}"
-            return self._runs(b_first)
-        # The worker that starts second finds less memory, and may choose a slower algorithm than it would by itself.
-        if self._taken == 1 and any(LITTLE_MEMORY in log_warnings(run.log) for run in (pair.a, pair.b)):
-            self.interleaving = Interleaving.RUNS
+        else:
+            # The worker that starts second finds less memory, and may choose a slower algorithm than alone.
+            if self._taken > 1 or not any(LITTLE_MEMORY in log_warnings(run.log) for run in (pair.a, pair.b)):
+                return pair
             self.fallback = "both at once left TensorFlow too little memory to try its fastest algorithms"
-            return self._runs(b_first)
-        return pair
+        self.interleaving = Interleaving.RUNS
+        return self._runs(b_first)
 
     def a_fails(self) -> bool:
         """Whether side a failed; where the failed side is not known, whether a also fails in a run of its own."""
@@ -130,8 +117,7 @@ class PairSource:
         runs = {}
         for name in ("b", "a") if b_first else ("a", "b"):
             try:
-                label = self._labels[name]
-                runs[name] = self._engine.run(self._sides[name], self._plan, label=label)
+                runs[name] = self._engine.run(self._sides[name], self._plan, label=self._labels[name])
             except TfperfError:
                 self.failed_side = name
                 raise

@@ -31,35 +31,21 @@ from pytest_tfperf.workers.launcher import ReferenceEnvironments
 
 
 class BaselineRecorder:
-    """Writes baselines; one for a session.
-
-    Args:
-        store: the baselines.
-        references: notes the sources of reference environments; None for none.
-
-    Attributes:
-        changes: the rows that were written.
-        warnings: why their reference environments will differ or can't be built; each once, in order.
-        controlled: of each machine where few rows were recorded, what the controls showed.
-    """
+    """Writes baselines, and the sources of their reference environments; one for a session."""
 
     def __init__(self, store: BaselineStore, references: ReferenceEnvironments | None = None) -> None:
         self._store = store
         self._references = references
-        self.changes: list[BaselineUpdate] = []
-        self.warnings: dict[str, None] = {}
-        self.controlled: dict[str, ControlledRecording] = {}
+        self.changes: list[BaselineUpdate] = []  # the rows that were written
+        self.warnings: dict[str, None] = {}  # why their reference environments will differ or can't be built, in order
+        self.controlled: dict[str, ControlledRecording] = {}  # by machine, where few rows were recorded
         self._recorded: list[tuple[Measurement, str]] = []
 
     def record(self, measurement: Measurement, load: str = "", controls: ControlledRecording | None = None) -> None:
         """Record a measurement as its machine's baselines; bounds that a user wrote into the old row are kept.
 
-        A refused row, of the throughput or a figure, does not prevent the others.
-
-        Args:
-            measurement: of at least two runs.
-            load: text for the rows' notes about the load during the recording; "" for none.
-            controls: the results so far of the controls beside a recording of few rows; None without controls.
+        A refused row, of the throughput or a figure, does not prevent the others. `load` is a text for the rows' notes.
+        `controls` are the results so far of the controls beside a recording of few rows.
 
         Raises:
             BaselineRefused: some rows are refused, because the runs differ too much, there is only one run, or reading
@@ -179,23 +165,14 @@ def _note(load: str, controls: ControlledRecording | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledRecording:
-    """The results of the controls beside a machine's recording of few rows.
+    """The results of the controls beside a machine's recording of few rows."""
 
-    Args:
-        change: the median of the controls' ln(run / row); 0 without any run of a control.
-        correction: to be added to the logarithms of the new baselines.
-        controls: the workloads that ran.
-        runs: how many of their runs count.
-        others: how many other workloads have a measured row, whether they can be controls or not.
-        failures: why a workload could not serve as a control, for each such workload.
-    """
-
-    change: float
-    correction: float
-    controls: Sequence[str]
-    runs: int
-    others: int
-    failures: Mapping[str, str]
+    change: float  # the median of the controls' ln(run / row); 0 without any run of a control
+    correction: float  # to be added to the logarithms of the new baselines
+    controls: Sequence[str]  # the workloads that ran
+    runs: int  # how many of their runs count
+    others: int  # how many other workloads have a measured row, whether they can be controls or not
+    failures: Mapping[str, str]  # why a workload could not serve as a control
 
     @property
     def note(self) -> str:
@@ -210,11 +187,7 @@ class ControlledRecording:
 class Controls:
     """The controls of a session that records; for each machine its own.
 
-    Args:
-        engine: takes the controls' runs.
-        rows: returns a machine's rows.
-        tests: returns how many tests the session will probably record on a machine.
-        plan: the steps of a control.
+    `rows` and `tests` return a machine's rows, and how many tests the session will probably record on it.
     """
 
     def __init__(

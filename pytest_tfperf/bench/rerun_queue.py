@@ -1,8 +1,4 @@
-"""The results of a test's calls, kept until the test runs again.
-
-A test runs again while a verdict on one of its calls wants more runs (`judging/`); `session/running.py` has pytest
-rerun it.
-"""
+"""The results of a test's calls, kept until the test runs again, which `session/running.py` has pytest do."""
 
 from __future__ import annotations
 
@@ -57,10 +53,7 @@ class RerunQueue:
     def earlier(self, test: str, index: int, machine: str, *sides: tuple[Subject, str]) -> Measurement | None:
         """Return the earlier result of the test's call `index` (from 0); None if the call did not run before.
 
-        Args:
-            test, index: the call.
-            machine: where the call measures now.
-            sides: the workload that it measures and its topology, or two that are compared.
+        Each of the sides is a workload that it measures now and its topology; two are compared.
 
         Raises:
             TfperfError: the test makes other calls than before.
@@ -80,11 +73,7 @@ class RerunQueue:
         return before
 
     def require_all_calls(self, test: str, made: int) -> None:
-        """Refuse a rerun that made fewer calls than the first run: an omitted call would never be decided.
-
-        Raises:
-            TfperfError: the rerun made fewer calls.
-        """
+        """Refuse a rerun that made fewer calls than the first run: an omitted call would never be decided."""
         kept = len(self._calls.get(test, []))
         if made < kept:
             raise TfperfError(f"this test made {kept} calls when it ran first, and {made} now", next_step=_SAME)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -42,27 +42,16 @@ BREAKDOWN_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of two that are compared, or the only one: what is measured, and what starts it.
-
-    Args:
-        workload: the workload or the program.
-        topology: its devices.
-        launcher: starts its workers.
-        slowdown: fraction of its throughput that it loses on purpose.
-        name: its name in messages; "" for its id.
-        may_lack_figures: a figure that the program never prints is left out of its runs, and is no error.
-        facts: added to the environment of its measurements: "commit" -> "1a2b3c4d5e6f".
-        document: the published figure of it that a required ratio is of.
-    """
+    """One of two that are compared, or the only one: what is measured, and what starts its workers."""
 
     workload: Subject
     topology: Topology
     launcher: Launcher
-    slowdown: float = 0.0
-    name: str = ""
-    may_lack_figures: bool = False
-    facts: Mapping[str, str] = field(default_factory=dict)
-    document: Baseline | None = None
+    slowdown: float = 0.0  # fraction of its throughput that it loses on purpose
+    name: str = ""  # in messages; "" for its id
+    may_lack_figures: bool = False  # a figure that the program never prints is left out of its runs, and is no error
+    facts: Mapping[str, str] = field(default_factory=dict)  # for its measurements' environment: "commit" -> "1a2b3c4d"
+    document: Baseline | None = None  # the published figure that a required ratio is of
 
     @property
     def shown(self) -> str:
@@ -79,10 +68,6 @@ class RunEngine:
         data_dir: folder of the TFRecords that imagenet pipelines read.
         warm_up_seconds: the longest that GPUs are warmed up; 0 to time them cold.
         sampled: False to watch and profile nothing, as in a smoke run.
-
-    Attributes:
-        limits: above which a disturbance counts.
-        warm_up: how the GPUs were warmed up before their first timed windows.
     """
 
     def __init__(
@@ -99,7 +84,7 @@ class RunEngine:
         self.limits = guard.limits
         self._data_dir = data_dir
         self._sampled = sampled
-        self.warm_up = GpuWarmUp(most_seconds=warm_up_seconds)
+        self.warm_up = GpuWarmUp(most_seconds=warm_up_seconds if sampled else 0.0)
         # Another TensorFlow may multiply matrices at another rate.
         self._profilers: dict[Launcher, StepProfiler] = {}
 
@@ -128,7 +113,8 @@ class RunEngine:
             else:
                 training = opened.enter_context(closing(side.launcher.start(job, self._observer.phase)))
                 with self._watching(devices, training.pids, is_watched=is_watched) as observation:
-                    run = time_windows(training, plan, self._observer, enough, self._warms(devices, observation))
+                    is_warm = self.warm_up.of(devices.gpu_uuids, observation.temperatures, self._observer.phase)
+                    run = time_windows(training, plan, self._observer, enough, is_warm)
                     run = with_figures(run, training, plan)
                 if run.disturbance is None and self._sampled:
                     run = self._profiled(side, training, job, run)
@@ -187,14 +173,8 @@ class RunEngine:
     ) -> Pair:
         """Run both sides in two workers at once, their windows interleaved; the ratio is b / a.
 
-        Only for workloads that `can_interleave_windows`.
-
-        Args:
-            a, b: the two sides, on the same devices.
-            plan: the steps of each worker.
-            labels: names of the runs of "a" and "b" for the observer.
-            b_first: b takes the first window.
-            profiled: profile each worker's step.
+        Only for workloads that `can_interleave_windows`, on the same devices. `labels` name the runs of "a" and "b" for
+        the observer.
 
         Raises:
             as `run`.
@@ -250,12 +230,6 @@ class RunEngine:
                 return training.trace(steps)
         finally:
             self._observer.done()
-
-    def _warms(self, devices: Devices, observation: Observation) -> Callable[[], bool]:
-        """Return a function that tells whether these devices are warm."""
-        if not self._sampled:
-            return lambda: True
-        return self.warm_up.of(devices.gpu_uuids, observation.temperatures, self._observer.phase)
 
     def _watching(
         self, devices: Devices, pids: Collection[int] = (), *, is_watched: bool
@@ -315,12 +289,7 @@ def explained(
 ) -> OutOfMemory:
     """Return the out-of-memory error of a worker or a program, with the batch size and the memory before it.
 
-    Args:
-        error: the worker's, or the program's, whose batch size is not known.
-        where: workloads and devices, for the message.
-        topology: what the workloads ran on.
-        workloads: the measured workload, or those of both sides of a comparison.
-        held: the memory of the GPUs that is in use now, without our workers.
+    A program's batch size is not known. `held` is the memory of the GPUs that is in use now, without our workers.
     """
     others = [line for each in held for line in _held(each)]
     batches = " and ".join(dict.fromkeys(str(work.batch_size) for work in workloads if isinstance(work, Workload)))
@@ -356,8 +325,7 @@ def _memory(topology: Topology) -> str:
     return " + ".join(size(gpu.memory_bytes) for gpu in topology.gpus) + f" of the GPUs{split}; {host}"
 
 
-# A driver and a desktop keep less.
-_HELD_FRACTION = 0.1
+_HELD_FRACTION = 0.1  # a driver and a desktop keep less
 
 
 def _held(gpu: memory.Held) -> Iterator[Line]:

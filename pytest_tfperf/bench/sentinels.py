@@ -33,10 +33,7 @@ def session_verdicts(
 ) -> tuple[SessionVerdict | None, SessionVerdict | None]:
     """Return the verdicts on the software and on the machine; None if too little is known.
 
-    Args:
-        machine: the evidence that the session's tests on this machine share.
-        engine: takes the sentinels' pairs.
-        measured: the session's results on this machine; the results of suspects also have pairs.
+    `measured` are the session's results on this machine; the results of suspects also have pairs.
     """
     pairs = _of_suspects(measured)
     software = None
@@ -74,7 +71,7 @@ def _judged(
         failures |= {sentinel.task.test: sentinel.failure for sentinel in sentinels if sentinel.failure}
         sentinels = [sentinel for sentinel in sentinels if len(sentinel.pairs) >= wanted]
         measured = [
-            _reference_pairs(sentinel.task, sentinel.pairs, machine.first_change(sentinel.task))
+            _reference_pairs(sentinel.task, sentinel.pairs, machine.first_changes[sentinel.task.call])
             for sentinel in sentinels
         ]
         verdict = judge_sentinels(measured, tolerance)
@@ -91,16 +88,12 @@ def _judged(
 
 
 class _Sentinel:
-    """A test whose pairs stand for all tests.
-
-    Attributes:
-        pairs: the good pairs so far.
-        failure: why no more pairs are taken; "" if the reference environment failed, which the machine's session notes.
-    """
+    """A test whose pairs stand for all tests."""
 
     def __init__(self, task: Task, machine: MachineSession, engine: RunEngine) -> None:
         self.task = task
-        self.pairs: list[Pair] = []
+        self.pairs: list[Pair] = []  # the good ones
+        # Why no more pairs are taken; "" also if the reference environment failed, which the machine's session notes.
         self.failure = ""
         self._machine = machine
         self._source = reference_pairs(engine, task)
@@ -112,7 +105,7 @@ class _Sentinel:
                 pair, _ = self._source.take()
             except MeasurementError as error:
                 if self._source.a_fails():
-                    self._machine.reference_failed(self.task, error.brief)
+                    self._machine.reference_failures[self.task.call] = error.brief
                 else:
                     self.failure = f"the current environment failed: {error.brief}"
                 return

@@ -59,30 +59,17 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Session:
-    """The settings, tests, stores, machine, launchers and engine of a session; each part is made when first used.
-
-    Args:
-        settings: the values of all settings.
-        features: the features that take part.
-        nodes: starts tests on several nodes; None: processes of this machine stand for nodes.
-        selection: the throughput tests that pytest selected, by node id and in pytest's order.
-        collected: the node ids of all tests in files that were collected whole, whether selected or not.
-        opened: closed when the session ends.
-        id: marks the measurements of this session.
-        history_faults: reasons why the history could not be read or written.
-        machine_sessions: the evidence that the tests of each machine share, by the machine's key.
-        progress: the line that shows how a measurement progresses.
-    """
+    """The settings, tests, stores, machine, launchers and engine of a session; each part is made when first used."""
 
     settings: Settings
-    features: Sequence[Feature] = ()
-    nodes: Nodes | None = None
-    selection: Mapping[str, SelectedTest] = field(default_factory=dict)
-    collected: Collection[str] = ()
-    opened: ExitStack = field(default_factory=ExitStack)
-    id: str = field(default_factory=_new_id)
-    history_faults: list[str] = field(default_factory=list)
-    machine_sessions: dict[str, MachineSession] = field(default_factory=dict)
+    features: Sequence[Feature] = ()  # those that take part
+    nodes: Nodes | None = None  # starts tests on several nodes; None: processes of this machine stand for nodes
+    selection: Mapping[str, SelectedTest] = field(default_factory=dict)  # by node id and in pytest's order
+    collected: Collection[str] = ()  # the node ids of all tests in files that were collected whole, selected or not
+    opened: ExitStack = field(default_factory=ExitStack)  # closed when the session ends
+    id: str = field(default_factory=_new_id)  # marks its measurements
+    history_faults: list[str] = field(default_factory=list)  # why the history could not be read or written
+    machine_sessions: dict[str, MachineSession] = field(default_factory=dict)  # what a machine's tests share
     progress: ProgressLine = field(default_factory=ProgressLine)
     _provisional: dict[tuple[str, str], Mapping[Key, Baseline]] = field(default_factory=dict)
 
@@ -323,14 +310,9 @@ class Session:
         plan: Plan,
         name: str = "",
     ) -> Task:
-        """The task of one call: everything that a measurement needs.
+        """The task of one call (from 0): everything that a measurement needs.
 
-        Args:
-            test: pytest's node id.
-            index: the call's index in its test, from 0.
-            workload, topology, plan: what to measure.
-            tolerance: the test's own; None for the row's, or the default.
-            name: the workload's name in messages; "" for its id.
+        `tolerance` is the test's own; None for the row's, or the default.
 
         Raises:
             BaselineError: the machine's file can't be read whole.

@@ -29,27 +29,16 @@ Call = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A call of `throughput.check` or `throughput.measure`.
+    """A call of `throughput.check` or `throughput.measure`."""
 
-    Args:
-        test: pytest's node id.
-        index: which of the test's calls it is, from 0.
-        plan: the steps of a run, and the figures asked for.
-        side: the workload, its devices, and what starts its workers.
-        target: the baseline that the result is judged against.
-        tolerance: the accepted change.
-        reference_environment: the same workload in the reference environment; None if there is none.
-        acknowledged: the losses of this test that the team knows of, by figure.
-    """
-
-    test: str
-    index: int = 0
+    test: str  # pytest's node id
+    index: int = 0  # which of the test's calls it is
     plan: Plan
     side: Side
-    target: Target
+    target: Target  # the baseline that the result is judged against
     tolerance: Tolerance
-    reference_environment: Side | None = None
-    acknowledged: Mapping[str, Acknowledgement] = field(default_factory=dict)
+    reference_environment: Side | None = None  # the same workload there
+    acknowledged: Mapping[str, Acknowledgement] = field(default_factory=dict)  # known losses, by figure
 
     @property
     def workload(self) -> Subject:
@@ -86,11 +75,8 @@ def judged(
 ) -> tuple[Verdict, ...]:
     """Return the verdicts on the throughput and on the figures that a task asks for.
 
-    Args:
-        task: the call.
-        runs, pairs: measured so far.
-        of_rate: the evidence on the throughput; the figures share its drift and its reference environment.
-        rows: the machine's baselines of figures.
+    `of_rate` is the evidence on the throughput; the figures share its drift and its reference environment. `rows` are
+    the machine's baselines of figures.
     """
     of_figures = (_evidence(figure, task, runs, pairs, of_rate, rows) for figure in task.plan.also)
     verdicts = tuple(map(judge, (of_rate, *of_figures)))
@@ -118,12 +104,9 @@ def with_known_loss(verdict: Verdict, known: Acknowledgement | None, runs: int, 
 
 
 def compared(plan: Plan, pairs: Sequence[Pair], terms: Terms) -> tuple[Verdict, ...]:
-    """Return the verdicts on b against a in a comparison's pairs: on the throughput, then on the plan's figures.
+    """Return the verdicts on b against a in a comparison's good pairs: on the throughput, then on the plan's figures.
 
-    Args:
-        plan: names the figures.
-        pairs: the good pairs so far.
-        terms: how the pairs decide; the figures share the error rates among them.
+    The figures share the terms' error rates among them.
     """
     b = [pair.b for pair in pairs]
     of_rate = Evidence(

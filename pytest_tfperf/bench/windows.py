@@ -214,8 +214,6 @@ def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
     """
     if not plan.also:
         return run
-    if not plan.also:
-        return run
     wanted = [figure.name for figure in plan.also]
     measured = [name for name in wanted if name != LOSS]
     of_ranks = training.figures(measured) if measured else {}

@@ -46,29 +46,20 @@ class Acknowledgement:
 
     Changes are fractions of a throughput, -0.13 for 13 % slower; of any other figure they are in the figure's unit.
 
-    Args:
-        machine: the machine's key.
-        test: pytest's node id.
-        workload, topology: of the call, as in the key of its baseline.
-        figure: "throughput" or the name of another figure.
-        change: the change that was acknowledged, without the drift common to all tests.
-        worst: the worse end of its 95 % confidence interval.
-        until: the last day on which it holds.
-        why: the reason, for people.
-
     Raises:
         TfperfError: `worst` is better than `change`, or one of them is 0 or no finite number.
     """
 
     machine: str
-    test: str
+    test: str  # pytest's node id
+    # workload, topology: of the call, as in the key of its baseline
     workload: str
     topology: str
-    figure: str
-    change: float
-    worst: float
-    until: date
-    why: str
+    figure: str  # "throughput" or the name of another figure
+    change: float  # the change that was acknowledged, without the drift common to all tests
+    worst: float  # the worse end of its 95 % confidence interval
+    until: date  # the last day on which it holds
+    why: str  # the reason, for people
 
     def __post_init__(self) -> None:
         if not (0 < self._loss(self.change) <= self._loss(self.worst) < math.inf):  # else it might cover any loss

@@ -71,48 +71,33 @@ class Key(NamedTuple):
 class Baseline:
     """A row of `baselines/<machine>.csv`, or a provisional baseline from earlier sessions in its place.
 
-    Args:
-        machine: the file's name without `.csv`.
-        key: workload id, topology and figure.
-        value: the throughput over all devices, in units per second, positive; of another figure its value, in its
-            unit.
-        unit: what is counted, as in `Run`; of another figure its unit, which may be "".
-        lower: the accepted drop as ReFrame writes it, -0.05 for 5 %; -inf for none; None: the default holds.
-        upper: the accepted rise, 0.05 for 5 %; inf for none; None: the default holds.
-        provenance: published, measured or provisional.
-        source: the document and the table or section in it, the command that measured, or "3 earlier sessions here".
-        date: ISO date of the measurement or of the document; for several sessions the first and the last.
-        runs: fresh runs that the value rests on.
-        between_runs: standard deviation between the runs' log throughputs; of another figure between its values, as a
-            fraction of `reference`; None for a single run.
-        gpu: the GPUs' name, "" on CPUs.
-        gpu_fp32_tflops: peak FP32 rate of each GPU, for floors; None on CPUs, or if it is not known.
-        lock: name of the requirements file beside the CSV that the reference environment is built from; "" for none.
-        commit: git commit of the tests' repository at the time of recording; "" if it is not known.
-        environment: software versions at the time of recording, "tensorflow=2.21.0 keras=3.15.1".
-        note: what a reader must know about the figure.
-
     Raises:
         BaselineError: an invalid value, unit, tolerance, number of runs or spread.
     """
 
-    machine: str
-    key: Key
+    machine: str  # the file's name without `.csv`
+    key: Key  # workload id, topology and figure
+    # the throughput over all devices, in units per second, positive; of another figure its value, in its unit
     value: float
-    unit: str = "images"
+    unit: str = "images"  # what is counted, as in `Run`; of another figure its unit, which may be ""
+    # the accepted drop as ReFrame writes it, -0.05 for 5 %; -inf for none; None: the default holds
     lower: float | None = None
-    upper: float | None = None
+    upper: float | None = None  # the accepted rise, 0.05 for 5 %; inf for none; None: the default holds
     provenance: Provenance = Provenance.MEASURED
+    # the document and the table or section in it, the command that measured, or "3 earlier sessions here"
     source: str = ""
-    date: str = ""
-    runs: int = 1
+    date: str = ""  # ISO date of the measurement or of the document; for several sessions the first and the last
+    runs: int = 1  # fresh runs that the value rests on
+    # standard deviation between the runs' log throughputs; of another figure between its values, as a fraction of
+    # `value`; None for a single run
     between_runs: float | None = None
-    gpu: str = ""
-    gpu_fp32_tflops: float | None = None
+    gpu: str = ""  # the GPUs' name, "" on CPUs
+    gpu_fp32_tflops: float | None = None  # peak FP32 rate of each GPU, for floors; None on CPUs, or if it is not known
+    # name of the requirements file beside the CSV that the reference environment is built from; "" for none
     lock: str = ""
-    commit: str = ""
-    environment: str = ""
-    note: str = ""
+    commit: str = ""  # git commit of the tests' repository at the time of recording; "" if it is not known
+    environment: str = ""  # software versions at the time of recording, "tensorflow=2.21.0 keras=3.15.1"
+    note: str = ""  # what a reader must know about the figure
 
     @property
     def is_measured(self) -> bool:

@@ -84,13 +84,10 @@ class Reads:
                 raise WorkloadError(f"{name}={getattr(self, name)!r} must be a text")
         if self.parse is not None and not callable(self.parse):
             raise WorkloadError(f"parse={self.parse!r} must be a function of a line that returns the rate or None")
-        if self.rate_is is not None and self.rate_is not in list(RateIs):
-            raise WorkloadError(
-                f"rate_is: {unknown('value', self.rate_is)}", next_step=known_names(self.rate_is, RateIs)
-            )
-        if self.timed_from not in list(TimedFrom):
-            known = known_names(self.timed_from, TimedFrom)
-            raise WorkloadError(f"timed_from: {unknown('value', self.timed_from)}", next_step=known)
+        for name, kind in (("rate_is", RateIs), ("timed_from", TimedFrom)):
+            given = getattr(self, name)
+            if given not in list(kind) and not (given is None and name == "rate_is"):
+                raise WorkloadError(f"{name}: {unknown('value', given)}", next_step=known_names(given, kind))
         if self.first_within is not None and not (isinstance(self.first_within, int | float) and self.first_within > 0):
             raise WorkloadError(f"first_within={self.first_within!r} must be a number of seconds above 0")
         ways = [name for name in ("pattern", "field", "parse", "examples") if getattr(self, name)]
@@ -162,7 +159,14 @@ class Command:
 
     def __post_init__(self) -> None:
         name = self.name
-        _require_name(name)
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise WorkloadError(
+                f"name={name!r:.120} must be at most 100 letters, digits, '.', '_' and '-': it is the key of a baseline"
+            )
+        if _LIKE_A_WORKLOAD.search(name):
+            raise WorkloadError(
+                f"name={name!r} reads like a workload's id, as in 'resnet50-b64-replicated-device': give another name"
+            )
         if not isinstance(self.unit, str) or not self.unit.endswith("/s") or not is_unit(self.counted):
             raise WorkloadError(
                 f"{name}: unit={self.unit!r:.80}: write what is counted in a second, as in 'images/s' or 'tokens/s'"
@@ -252,14 +256,3 @@ def parse_subject(id: str) -> Subject:
         if not _NAME.fullmatch(id) or _LIKE_A_WORKLOAD.search(id):
             raise
     return Command.parse(id)
-
-
-def _require_name(name: object) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise WorkloadError(
-            f"name={name!r:.120} must be at most 100 letters, digits, '.', '_' and '-': it is the key of a baseline"
-        )
-    if _LIKE_A_WORKLOAD.search(name):
-        raise WorkloadError(
-            f"name={name!r} reads like a workload's id, as in 'resnet50-b64-replicated-device': give another name"
-        )

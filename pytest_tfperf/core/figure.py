@@ -206,30 +206,21 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltIn:
-    """The definition of a built-in figure; the defaults are those of users' figures.
+    """The definition of a built-in figure; the defaults are those of users' figures."""
 
-    Args:
-        shown: its name in messages; "" for the name itself.
-        unit, better, tolerance, absolute: the defaults of the `Figure`.
-        more_and_less: a message's words for a rise and a fall.
-        is_measured: it is measured, and not read from a program's output; its unit is fixed, its values are above 0.
-        is_of_programs: it can be measured or read of a program.
-        is_count: its values do not vary, so that it needs no tolerance.
-        grows: it grows with a run's length, so that only runs of equal length can be compared.
-        is_at_fixed_step: of a workload, it is taken at `FIXED_STEP`.
-    """
-
-    shown: str = ""
+    shown: str = ""  # its name in messages; "" for the name itself
+    # unit, better, tolerance, absolute: the defaults of the `Figure`
     unit: str = ""
     better: Better = Better.LOWER
     tolerance: float = 0.05
     absolute: float = 0.0
-    more_and_less: tuple[str, str] = ("higher", "lower")
+    more_and_less: tuple[str, str] = ("higher", "lower")  # a message's words for a rise and a fall
+    # it is measured, and not read from a program's output; its unit is fixed, its values are above 0
     is_measured: bool = False
-    is_of_programs: bool = True
-    is_count: bool = False
-    grows: bool = False
-    is_at_fixed_step: bool = False
+    is_of_programs: bool = True  # it can be measured or read of a program
+    is_count: bool = False  # its values do not vary, so that it needs no tolerance
+    grows: bool = False  # it grows with a run's length, so that only runs of equal length can be compared
+    is_at_fixed_step: bool = False  # of a workload, it is taken at `FIXED_STEP`
 
 
 _OF_USERS: Final = BuiltIn()
@@ -310,11 +301,7 @@ BUILT_IN: Final = tuple(name for name in _BUILT_IN if name != RATE)
 
 
 def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
-    """Return the figures that a test asks for with `also=`.
-
-    Args:
-        asked: the argument: names of built-in figures, and `Figure`s.
-        of_a_program: whether it is for a user's own program, which can print figures of its own.
+    """Return the figures that a test asks for with `also=`: names of built-in figures, and `Figure`s.
 
     Raises:
         WorkloadError: an unknown or repeated name, or an object that is no figure; says what to write.
@@ -337,9 +324,7 @@ def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
 def at_fixed_steps(name: str, place: str = "") -> str:
     """Return the next step where a program prints a figure at different steps in different runs.
 
-    Args:
-        name: the figure's name.
-        place: where a run printed it, as "at step 400", which gives the step to write.
+    `place` is where a run printed it, as "at step 400", which gives the step to write.
     """
     step = place.removeprefix("at step ")
     number = step if step.isdecimal() else "N"

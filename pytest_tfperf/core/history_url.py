@@ -22,14 +22,11 @@ _OF_NO_FOLDER: Final = re.compile(r"[=:;?%{]")  # as in host=h password=..., u:.
 class HistoryUrl:
     """`postgresql://user:password@host:5432/database?sslmode=require`; as text it has neither user nor parameters.
 
-    Args:
-        secret: the whole URL, for the driver only.
-
     Raises:
         TfperfError: the URL is malformed; the message repeats nothing of it, because any part may belong to a password.
     """
 
-    secret: str = field(repr=False)
+    secret: str = field(repr=False)  # the whole URL, for the driver only
 
     def __post_init__(self) -> None:
         if not _is_complete(self.secret):

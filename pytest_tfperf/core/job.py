@@ -13,32 +13,20 @@ from pytest_tfperf.core.workload import VariableUpdate, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The work of one worker, or of several ranks together.
-
-    Args:
-        devices: the devices of each node, or of a single worker.
-        nodes: how many machines train together.
-        seed: of the initial weights and synthetic data.
-        slowdown: fraction of its throughput that the worker loses on purpose, 0 to below 1.
-        data_dir: folder of the TFRecords that a pipeline reads; "" where none was named.
-        cores: the cores that affinity and quota leave; None: each rank reads its own.
-        names: users' own models and pipelines, kind -> name -> "package.module:function" (`catalogue.registered`).
-        reports_modules: whether the worker says which files its modules were loaded from.
-        cold_caches: whether caches of compiled programs are switched off, as for the figure `first_step`.
-        counts_traces: whether the traces of functions are counted, as for the figure `retraces`.
-    """
+    """The work of one worker, or of several ranks together."""
 
     workload: Workload
-    devices: Devices
-    nodes: int = 1
-    seed: int = 0
-    slowdown: float = 0.0
-    data_dir: str = ""
-    cores: int | None = None
+    devices: Devices  # the devices of each node, or of a single worker
+    nodes: int = 1  # how many machines train together
+    seed: int = 0  # of the initial weights and synthetic data
+    slowdown: float = 0.0  # fraction of its throughput that the worker loses on purpose, 0 to below 1
+    data_dir: str = ""  # folder of the TFRecords that a pipeline reads; "" where none was named
+    cores: int | None = None  # the cores that affinity and quota leave; None: each rank reads its own
+    # users' own models and pipelines, kind -> name -> "package.module:function" (`catalogue.registered`)
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    reports_modules: bool = False
-    cold_caches: bool = False
-    counts_traces: bool = False
+    reports_modules: bool = False  # whether the worker says which files its modules were loaded from
+    cold_caches: bool = False  # whether caches of compiled programs are switched off, as for the figure `first_step`
+    counts_traces: bool = False  # whether the traces of functions are counted, as for the figure `retraces`
 
     @property
     def ranks_per_node(self) -> int:
@@ -73,19 +61,12 @@ def digest() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The other ranks, as the driver names them to a rank when all have connected.
+    """The other ranks, as the driver names them to a rank when all have connected."""
 
-    Args:
-        rank: this process's rank, from 0.
-        addresses: "host:port" by rank; each rank has reserved its own.
-        hosts: the hosts' names, by rank.
-        timeout_seconds: the time after which an exchange of gradients fails.
-    """
-
-    rank: int
-    addresses: tuple[str, ...]
-    hosts: tuple[str, ...]
-    timeout_seconds: float
+    rank: int  # this process's rank, from 0
+    addresses: tuple[str, ...]  # "host:port" by rank; each rank has reserved its own
+    hosts: tuple[str, ...]  # the hosts' names, by rank
+    timeout_seconds: float  # the time after which an exchange of gradients fails
 
     @property
     def size(self) -> int:

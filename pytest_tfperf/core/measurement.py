@@ -37,37 +37,22 @@ class Ended(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSide:
-    """The other side of an interleaved measurement: side a. Side b is the measurement's own workload.
-
-    Args:
-        workload: the workload of side a.
-        throughput: over side a's run of each pair.
-        environment: software of its workers, name -> version.
-        topology: its nodes x devices per node, where it ran on other devices than b; "" elsewhere.
-        name: the workload's name in tables and messages; "" where the test gives none.
-        breakdown: of a step's time; None where no worker measured it.
-        interleaving: how the runs of a pair were interleaved.
-        fallback: why runs alternated although the pipelines allow interleaved windows; "" otherwise.
-        ended: why an undecided comparison took no further pair; None where the pairs decide.
-        at_least: the ratio b / a that the test requires; None where none is.
-        document: the published figure that this ratio is of; None where it is the test's own.
-        doubt: why it is not proved that each side ran its own code, and what to do; "" where it is.
-        is_of_session: whether it is the session's other side, as with --tfperf-base; False for `throughput.compare`,
-            whose two sides both run the current code.
-    """
+    """The other side of an interleaved measurement: side a. Side b is the measurement's own workload."""
 
     workload: Subject
-    throughput: Throughput
-    environment: Mapping[str, str]
-    topology: str = ""
-    name: str = ""
-    breakdown: Breakdown | None = None
-    interleaving: Interleaving = Interleaving.WINDOWS
-    fallback: str = ""
-    ended: Ended | None = None
-    at_least: float | None = None
-    document: Baseline | None = None
-    doubt: str = ""
+    throughput: Throughput  # over side a's run of each pair
+    environment: Mapping[str, str]  # software of its workers, name -> version
+    topology: str = ""  # its nodes x devices per node, where it ran on other devices than b; "" elsewhere
+    name: str = ""  # the workload's name in tables and messages; "" where the test gives none
+    breakdown: Breakdown | None = None  # of a step's time; None where no worker measured it
+    interleaving: Interleaving = Interleaving.WINDOWS  # how the runs of a pair were interleaved
+    fallback: str = ""  # why runs alternated although the pipelines allow interleaved windows; "" otherwise
+    ended: Ended | None = None  # why an undecided comparison took no further pair; None where the pairs decide
+    at_least: float | None = None  # the ratio b / a that the test requires; None where none is
+    document: Baseline | None = None  # the published figure that this ratio is of; None where it is the test's own
+    doubt: str = ""  # why it is not proved that each side ran its own code, and what to do; "" where it is
+    # whether it is the session's other side, as with --tfperf-base; False for `throughput.compare`, whose two sides
+    # both run the current code
     is_of_session: bool = False
 
 
@@ -216,14 +201,7 @@ class Measurement:
 
 
 class InvalidMeasurement(MeasurementError):
-    """A `MeasurementError` whose runs were all INVALID; `reports.invalid` words it.
-
-    Args:
-        verdict: INVALID, with its reason.
-        subject: the workload or command.
-        runs: the runs that led to the verdict, at least one.
-        where: as in a `MeasurementError`.
-    """
+    """A `MeasurementError` whose runs, at least one, were all INVALID; `reports.invalid` words it."""
 
     def __init__(self, verdict: Verdict, subject: Subject, runs: Sequence[Run], *, where: str = "") -> None:
         MeasurementError.__init__(self, f"{verdict.outcome}: {verdict.why}", where=where)

@@ -28,49 +28,33 @@ def moment(time: str) -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastResult:
-    """The throughput of an earlier measurement, or one of its other figures, as the history's columns have it.
+    """The throughput of an earlier measurement, or one of its other figures, as the history's columns have it."""
 
-    Args:
-        id: the measurement's, the same in every history that holds it; `session` is the session's id.
-        time: when it finished, ISO 8601 with its zone.
-        test: pytest's node id; `name` is the workload's in the test, "" where the test gives none.
-        workload, topology: the workload's id, and nodes x devices per node.
-        unit: of the throughput, as in `Run`: "images", "tokens"; of another figure its own.
-        value: the throughput in units per second; another figure's value, which may be 0 or negative, in its unit.
-        low, high: its 95 % confidence interval; of another figure the value twice, because no interval is known.
-        outcome: of this figure alone; None where it was not judged, or not decided yet.
-        is_provisional: whether it was judged against earlier sessions, for lack of a row.
-        test_outcome: the worst outcome of the test's figures, as tables show it: "PASS (provisional)"; "" for none.
-        baseline: the baseline that it was judged against; None where there was none.
-        runs: fresh runs that count; `seconds` is the time of all workers.
-        commit: of the tests' repository, "" outside of one.
-        is_slowed_on_purpose: whether `--tfperf-inject-slowdown` was given.
-        place: where a program printed the values, as "at step 400"; "" for a measured figure.
-        figure: the figure, as the test asks for it now; None for the throughput.
-    """
-
-    id: str
+    id: str  # the measurement's, the same in every history that holds it; `session` is the session's id
     session: str
-    time: str
-    test: str
+    time: str  # when it finished, ISO 8601 with its zone
+    test: str  # pytest's node id; `name` is the workload's in the test, "" where the test gives none
     machine: str
+    # workload, topology: the workload's id, and nodes x devices per node
     workload: str
     topology: str
-    unit: str
-    value: float
+    unit: str  # of the throughput, as in `Run`: "images", "tokens"; of another figure its own
+    value: float  # the throughput in units per second; another figure's value, which may be 0 or negative, in its unit
+    # low, high: its 95 % confidence interval; of another figure the value twice, because no interval is known
     low: float
     high: float
-    outcome: Outcome | None
-    runs: int
+    outcome: Outcome | None  # of this figure alone; None where it was not judged, or not decided yet
+    runs: int  # fresh runs that count; `seconds` is the time of all workers
     seconds: float
     name: str = ""
+    # the worst outcome of the test's figures, as tables show it: "PASS (provisional)"; "" for none
     test_outcome: str = ""
-    baseline: float | None = None
-    commit: str = ""
-    is_slowed_on_purpose: bool = False
-    is_provisional: bool = False
-    place: str = ""
-    figure: Figure | None = None
+    baseline: float | None = None  # the baseline that it was judged against; None where there was none
+    commit: str = ""  # of the tests' repository, "" outside of one
+    is_slowed_on_purpose: bool = False  # whether `--tfperf-inject-slowdown` was given
+    is_provisional: bool = False  # whether it was judged against earlier sessions, for lack of a row
+    place: str = ""  # where a program printed the values, as "at step 400"; "" for a measured figure
+    figure: Figure | None = None  # the figure, as the test asks for it now; None for the throughput
 
     @classmethod
     def of(cls, measurement: Measurement) -> Self:
@@ -154,35 +138,24 @@ def _word(outcome: Outcome | None, *, is_provisional: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SessionChanges:
-    """The changes of an earlier session's runs from a baseline row, by the last measurement against that row.
-
-    Args:
-        changes: ln(images/s / baseline) of each run, less the drift common to all tests of that session.
-        code: commit and environment, as one text; "" where they are not known, such as of a changed work tree.
-    """
+    """The changes of an earlier session's runs from a baseline row, by the last measurement against that row."""
 
     session: str
+    # ln(images/s / baseline) of each run, less the drift common to all tests of that session
     changes: tuple[float, ...]
     outcome: Outcome
-    code: str = ""
+    code: str = ""  # commit and environment, as one text; "" where they are not known, such as of a changed work tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierMeasurement:
-    """A measurement of an earlier session, for a provisional baseline.
-
-    Args:
-        date: ISO date.
-        gpu: the GPUs' name, "" on CPUs.
-        runs: the values of its undisturbed runs.
-        environment, commit: as in `Measurement`.
-    """
+    """A measurement of an earlier session, for a provisional baseline."""
 
     session: str
-    date: str
+    date: str  # ISO date
     unit: str
-    gpu: str
-    runs: tuple[RunValue, ...]
+    gpu: str  # the GPUs' name, "" on CPUs
+    runs: tuple[RunValue, ...]  # the values of its undisturbed runs
     environment: Mapping[str, str]
     commit: str = ""
 
@@ -240,38 +213,28 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastingChange:
-    """A lasting change of a throughput or another figure over sessions.
-
-    Args:
-        test: pytest's node id; None where all tests of the machine changed together.
-        key: workload, topology and figure; None where `test` is.
-        session, time: the first session after the step, or of the slow change.
-        last_session: the last session of a slow change; the same as `session` for a step.
-        found_session: the session that first had enough points to detect it.
-        commit_before, commit_after: commits of the tests' repository, in the last session before and in `session`.
-        size: fraction of the value before, -0.03 for 3 % slower; of a slow change over its whole course.
-        low, high: its 95 % confidence interval.
-        sessions_since: sessions that measured it from `session` on, which is included.
-        better: the direction in which the figure is better.
-        before, now: the level before it and that of the latest sessions, in the figure's unit; of a test's throughput
-            without the drift of its machine, whose own levels are ratios.
-    """
+    """A lasting change of a throughput or another figure over sessions."""
 
     machine: str
-    test: str | None
-    key: Key | None
+    test: str | None  # pytest's node id; None where all tests of the machine changed together
+    key: Key | None  # workload, topology and figure; None where `test` is
     kind: ChangeKind
+    # session, time: the first session after the step, or of the slow change
     session: str
     time: str
-    last_session: str
-    found_session: str
+    last_session: str  # the last session of a slow change; the same as `session` for a step
+    found_session: str  # the session that first had enough points to detect it
+    # commit_before, commit_after: commits of the tests' repository, in the last session before and in `session`
     commit_before: str
     commit_after: str
-    size: float
+    size: float  # fraction of the value before, -0.03 for 3 % slower; of a slow change over its whole course
+    # low, high: its 95 % confidence interval
     low: float
     high: float
-    sessions_since: int
-    better: Better = Better.HIGHER
+    sessions_since: int  # sessions that measured it from `session` on, which is included
+    better: Better = Better.HIGHER  # the direction in which the figure is better
+    # before, now: the level before it and that of the latest sessions, in the figure's unit; of a test's throughput
+    # without the drift of its machine, whose own levels are ratios
     before: float = 0.0
     now: float = 0.0
 

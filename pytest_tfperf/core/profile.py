@@ -23,19 +23,12 @@ _WORTH_NAMING = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpTime:
-    """An operation of a step, over all devices and threads of a process.
+    """An operation of a step, over all devices and threads of a process."""
 
-    Args:
-        name: in the graph, without the prefix of loop and replica: "resnet20_1/conv2d_1/convolution".
-        type: TensorFlow's or XLA's, "Conv2D"; "kernel" where only a GPU kernel is known.
-        seconds: its own time in a step, without the operations inside it.
-        count: how often it ran in a step.
-    """
-
-    name: str
-    type: str
-    seconds: float
-    count: float
+    name: str  # in the graph, without the prefix of loop and replica: "resnet20_1/conv2d_1/convolution"
+    type: str  # TensorFlow's or XLA's, "Conv2D"; "kernel" where only a GPU kernel is known
+    seconds: float  # its own time in a step, without the operations inside it
+    count: float  # how often it ran in a step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +58,8 @@ def largest(ops: Sequence[OpTime]) -> tuple[OpTime, ...]:
 def grown(now: Sequence[OpTime], before: Sequence[OpTime]) -> tuple[Growth, ...]:
     """Return the operations whose time grew most, `MOST_NAMED` at most.
 
-    An operation is identified by its name, because TensorFlow may run it by another kernel, of another type.
-
-    Args:
-        now, before: the operations that `largest` returns, now and then.
+    Both are as `largest` returns them. An operation is identified by its name, because TensorFlow may run it by another
+    kernel, of another type.
     """
     least = before[-1].seconds if len(before) >= MOST_KEPT else 0.0
     then, types = _by_name(before), {op.name: op.type for op in reversed(now)}
@@ -115,23 +106,14 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """The profile that a measurement keeps.
+    """The profile that a measurement keeps."""
 
-    Args:
-        folder: the trace's folder, relative to pytest's rootdir if it is inside; "" where there is no trace.
-        logdir: the folder of all traces, for TensorBoard.
-        fault: why there is no trace.
-        steps: the number of traced steps.
-        ops: the operations with most time of their own; of several ranks those of rank 0.
-        grown: the operations whose time grew most since the baseline was recorded.
-    """
-
-    folder: str = ""
-    logdir: str = ""
-    fault: str = ""
+    folder: str = ""  # the trace's folder, relative to pytest's rootdir if it is inside; "" where there is no trace
+    logdir: str = ""  # the folder of all traces, for TensorBoard
+    fault: str = ""  # why there is no trace
     steps: int = 0
-    ops: tuple[OpTime, ...] = ()
-    grown: tuple[Growth, ...] = ()
+    ops: tuple[OpTime, ...] = ()  # the operations with most time of their own; of several ranks those of rank 0
+    grown: tuple[Growth, ...] = ()  # the operations whose time grew most since the baseline was recorded
 
     @property
     def command(self) -> str:
@@ -158,29 +140,21 @@ class RankStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProfile:
-    """A worker's measurements of its step; None for what could not be measured.
+    """A worker's measurements of its step; None for what could not be measured."""
 
-    Args:
-        input: how its steps get their batches.
-        pipeline_examples_per_sec: the rate of the steps' own pipeline, over all replicas, while nothing is trained;
-            None if no batches are fetched.
-        pipeline_core_seconds_per_example: CPU time of this pipeline on the cores that train; None if GPUs train.
-        cores: the number of cores that train; None if GPUs train.
-        forward_multiply_adds: of an example (a token where tokens are counted), in convolutions and matrix products.
-        products_multiply_adds_per_sec: rate of all devices in large matrix products of the workload's precision;
-            measured on one device, once a session.
-        exchanges: whether GPUs or nodes exchange gradients within a step; its time is known for `ranks` only.
-        ranks: by rank, if several train together.
-    """
-
-    input: Input
+    input: Input  # how its steps get their batches
+    # the rate of the steps' own pipeline, over all replicas, while nothing is trained; None if no batches are fetched
     pipeline_examples_per_sec: float | None = None
+    # CPU time of this pipeline on the cores that train; None if GPUs train
     pipeline_core_seconds_per_example: float | None = None
-    cores: int | None = None
+    cores: int | None = None  # the number of cores that train; None if GPUs train
+    # of an example (a token where tokens are counted), in convolutions and matrix products
     forward_multiply_adds: int | None = None
+    # rate of all devices in large matrix products of the workload's precision; measured on one device, once a session
     products_multiply_adds_per_sec: float | None = None
+    # whether GPUs or nodes exchange gradients within a step; its time is known for `ranks` only
     exchanges: bool = False
-    ranks: tuple[RankStep, ...] = ()
+    ranks: tuple[RankStep, ...] = ()  # by rank, if several train together
 
 
 class Bound(StrEnum):
@@ -216,27 +190,19 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
-    """How a measurement's time was spent; None for what is not known.
+    """How a measurement's time was spent; None for what is not known."""
 
-    Args:
-        input: how the steps got their batches.
-        bound: the bottleneck.
-        pipeline_examples_per_sec: rate of the pipeline while nothing is trained; the median over workers.
-        device_data_examples_per_sec: rate of the same training on one batch that stays on the devices; measured only
-            after a regression.
-        products_fraction: the throughput as a fraction of the rate that the devices' matrix products would allow.
-        alone_examples_per_sec: rate of all ranks without the exchange, at the pace of the slowest rank.
-        exchange_fraction: fraction of a step that the exchange between the ranks takes.
-        straggler: the slowest rank, where the others wait for it.
-        slower: the part that slowed down, where the throughput regressed; None otherwise, or where it is not known.
-    """
-
-    input: Input
+    input: Input  # how the steps got their batches
     bound: Bound | None = None
+    # rate of the pipeline while nothing is trained; the median over workers
     pipeline_examples_per_sec: float | None = None
+    # rate of the same training on one batch that stays on the devices; measured only after a regression
     device_data_examples_per_sec: float | None = None
+    # the throughput as a fraction of the rate that the devices' matrix products would allow
     products_fraction: float | None = None
+    # rate of all ranks without the exchange, at the pace of the slowest rank
     alone_examples_per_sec: float | None = None
-    exchange_fraction: float | None = None
-    straggler: Straggler | None = None
+    exchange_fraction: float | None = None  # fraction of a step that the exchange between the ranks takes
+    straggler: Straggler | None = None  # the slowest rank, where the others wait for it
+    # the part that slowed down, where the throughput regressed; None otherwise, or where it is not known
     slower: Slower | None = None

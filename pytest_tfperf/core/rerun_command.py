@@ -25,19 +25,12 @@ def name_recording_option(option: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RerunCommand:
-    """The parts of a rerun command that do not depend on the test.
+    """The parts of a rerun command that do not depend on the test."""
 
-    Args:
-        options: this session's options that affect measurements, as shell words, each after a space.
-        root: pytest's rootdir, which node ids are relative to.
-        folder: the folder that pytest was called in, which paths on a command line are relative to.
-        arguments: pytest's arguments, as shell words, each after a space, without options of this session only.
-    """
-
-    options: str = ""
-    root: Path = Path()
-    folder: Path = Path()
-    arguments: str = ""
+    options: str = ""  # this session's options that affect measurements, as shell words, each after a space
+    root: Path = Path()  # pytest's rootdir, which node ids are relative to
+    folder: Path = Path()  # the folder that pytest was called in, which paths on a command line are relative to
+    arguments: str = ""  # pytest's arguments, as shell words, each after a space, without options of this session only
 
     def of(self, test: str) -> str:
         """Return the command for the test with this node id.

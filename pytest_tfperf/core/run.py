@@ -19,26 +19,18 @@ from pytest_tfperf.errors import WorkloadError
 class Plan:
     """The extent of a run.
 
-    Args:
-        steps: the most steps that are timed (`num_batches` of tf_cnn_benchmarks).
-        warmup_steps: the least steps before them that are not timed (its `num_warmup_batches`).
-        max_seconds: the time after which timing ends early, though not before three windows: fewer have no error.
-        max_warmup_seconds: the time after which the steps before end early.
-        counts_readings: whether `steps` counts the readings of a user's command.
-        until_end: whether a user's command is read to its end, whatever `steps` says.
-        also: the figures that a run measures beside its throughput.
-
     Raises:
         WorkloadError: no steps to time, a negative warm-up, or a figure whose value depends on where a program ends.
     """
 
-    steps: int = 100
-    warmup_steps: int = 10
+    steps: int = 100  # the most steps that are timed (`num_batches` of tf_cnn_benchmarks)
+    warmup_steps: int = 10  # the least steps before them that are not timed (its `num_warmup_batches`)
+    # the time after which timing ends early, though not before three windows: fewer have no error
     max_seconds: float = math.inf
-    max_warmup_seconds: float = math.inf
-    counts_readings: bool = False
-    until_end: bool = False
-    also: tuple[Figure, ...] = ()
+    max_warmup_seconds: float = math.inf  # the time after which the steps before end early
+    counts_readings: bool = False  # whether `steps` counts the readings of a user's command
+    until_end: bool = False  # whether a user's command is read to its end, whatever `steps` says
+    also: tuple[Figure, ...] = ()  # the figures that a run measures beside its throughput
 
     def __post_init__(self) -> None:
         if not isinstance(self.steps, int) or self.steps < 1:
@@ -55,86 +47,60 @@ ONE_WINDOW = Plan(steps=1, warmup_steps=0)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A few consecutive steps, timed together.
+    """A few consecutive steps, timed together."""
 
-    Args:
-        steps: steps in the window, at least 1.
-        seconds: from the start of the first step until every device has finished the last update.
-        loss: the last step's loss; None where the source gives none.
-    """
-
-    steps: int
-    seconds: float
-    loss: float | None = None
+    steps: int  # steps in the window, at least 1
+    seconds: float  # from the start of the first step until every device has finished the last update
+    loss: float | None = None  # the last step's loss; None where the source gives none
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The data of one fresh worker process, or of a log.
+    """The data of one fresh worker process, or of a log."""
 
-    Args:
-        windows: the timed windows, in order.
-        examples_per_step: batch size times replicas, over all nodes, in units: a batch of token ids may count tokens.
-        unit: the unit of an example: "images", "examples", "tokens", or a user's own word.
-        warmup: the windows before the timed ones, including those that proved not to be steady yet.
-        compile_seconds: time of the first call: tracing, compiling and one step; None for a log.
-        stated_examples_per_sec: the total that a log's program printed, which is then the run's throughput.
-        environment: the worker's versions and options, "tensorflow" -> "2.21.0".
-        disturbance: what disturbed the run; None for a good run.
-        log: the worker's log file, or the log that was replayed.
-        telemetry: clocks, load, temperature and the like during the run; None where nothing was sampled.
-        polls: telemetry of each second, without processes' names, from the first window of the warm-up on; for a user's
-            command from its first timed window.
-        step_profile: the parts of a step; None where the worker was not asked.
-        fetches: whether each step fetches its batch from an input pipeline, so that a stall and the batches that were
-            ready after it belong together.
-        ended_by_time: whether timing ended by `Plan.max_seconds`, before all steps of the plan.
-        not_read: for a user's command, the lines with a rate that were not read, and why; "" for none.
-        figures: the values of the figures beside the throughput, by name, without those that the run did not give.
-        figure_ranks: for several ranks, the rank that a figure's value is of: the largest memory, the slowest first
-            step.
-        figure_places: where a program printed each figure: "at step 400", "at the end". Values of different places
-            are not compared.
-    """
-
-    windows: tuple[Window, ...]
-    examples_per_step: int
+    windows: tuple[Window, ...]  # the timed windows, in order
+    examples_per_step: int  # batch size times replicas, over all nodes, in units: a batch of token ids may count tokens
+    # the windows before the timed ones, including those that proved not to be steady yet
     warmup: tuple[Window, ...] = ()
-    compile_seconds: float | None = None
+    compile_seconds: float | None = None  # time of the first call: tracing, compiling and one step; None for a log
+    # the total that a log's program printed, which is then the run's throughput
     stated_examples_per_sec: float | None = None
+    # the worker's versions and options, "tensorflow" -> "2.21.0"
     environment: Mapping[str, str] = field(default_factory=dict)
-    disturbance: Disturbance | None = None
-    log: str = ""
+    disturbance: Disturbance | None = None  # what disturbed the run; None for a good run
+    log: str = ""  # the worker's log file, or the log that was replayed
+    # clocks, load, temperature and the like during the run; None where nothing was sampled
     telemetry: Telemetry | None = None
-    step_profile: StepProfile | None = None
+    step_profile: StepProfile | None = None  # the parts of a step; None where the worker was not asked
+    # whether each step fetches its batch from an input pipeline, so that a stall and the batches that were ready after
+    # it belong together
     fetches: bool = False
-    unit: str = "images"
+    unit: str = "images"  # the unit of an example: "images", "examples", "tokens", or a user's own word
+    # telemetry of each second, without processes' names, from the first window of the warm-up on; for a user's command
+    # from its first timed window
     polls: tuple[Telemetry, ...] = ()
-    not_read: str = ""
-    ended_by_time: bool = False
+    not_read: str = ""  # for a user's command, the lines with a rate that were not read, and why; "" for none
+    ended_by_time: bool = False  # whether timing ended by `Plan.max_seconds`, before all steps of the plan
+    # the values of the figures beside the throughput, by name, without those that the run did not give
     figures: Mapping[str, float] = field(default_factory=dict)
+    # for several ranks, the rank that a figure's value is of: the largest memory, the slowest first step
     figure_ranks: Mapping[str, str] = field(default_factory=dict)
+    # where a program printed each figure: "at step 400", "at the end". Values of different places are not compared.
     figure_places: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two interleaved runs, so that changes of the machine affect both alike.
+    """Two interleaved runs, so that changes of the machine affect both alike."""
 
-    Args:
-        a, b: the two runs; in a check, the reference environment and the current one.
-        log_ratio: ln(throughput of b / throughput of a).
-        error: standard error of `log_ratio` from the windows, without the differences between processes.
-        unevenness: the most by which disturbances can have changed `log_ratio`; above 0 where a lost more time to them.
-        is_even: whether both sides were disturbed alike, or not at all. An uneven pair counts only where no try is
-            even.
-    """
-
+    # a, b: the two runs; in a check, the reference environment and the current one
     a: Run
     b: Run
-    log_ratio: float
-    error: float
+    log_ratio: float  # ln(throughput of b / throughput of a)
+    error: float  # standard error of `log_ratio` from the windows, without the differences between processes
+    # the most by which disturbances can have changed `log_ratio`; above 0 where a lost more time to them
     unevenness: float = 0.0
+    # whether both sides were disturbed alike, or not at all. An uneven pair counts only where no try is even.
     is_even: bool = True
 
     @property

@@ -30,44 +30,31 @@ class VerdictOn(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionVerdict:
-    """A verdict on a whole session; `reports/session_verdicts.py` has its words.
-
-    Args:
-        kind: its subject.
-        outcome: REGRESSED fails the session.
-        reason: why it is INCONCLUSIVE, or why software and machine cannot be told apart; None otherwise.
-        change: the middle over the tests, as a fraction, -0.03 for 3 % slower; None without any pair, and for a drift,
-            where each test has its own.
-        interval: its 95 % confidence interval; None where there is no change.
-        threshold: the slowdown, a positive fraction, from which the session fails; None where any drop is accepted.
-        tests: the number of tests that it rests on.
-        pairs: the number of interleaved pairs over all sentinels.
-        wants: the pairs that each sentinel needs, if any.
-        few: the number of tests that could fail the session and the number that it takes, where the first is too small.
-        slow: the tests that the machine slows down, where it slows down some of them only.
-        failures: sentinels that failed in the current environment or were always disturbed, and why.
-        slowdowns: the lasting changes for the worse of a drift; histories keep them by this name.
-        machine: the machine's key.
-        changed: the changes of the tests' environments since their recorded baselines.
-        telemetry: the machine's state during all runs; None where nothing was sampled.
-    """
+    """A verdict on a whole session; `reports/session_verdicts.py` has its words."""
 
     kind: VerdictOn
-    outcome: Outcome
+    outcome: Outcome  # REGRESSED fails the session
+    # why it is INCONCLUSIVE, or why software and machine cannot be told apart; None otherwise
     reason: Reason | None = None
+    # the middle over the tests, as a fraction, -0.03 for 3 % slower; None without any pair, and for a drift, where each
+    # test has its own
     change: float | None = None
-    interval: tuple[float, float] | None = None
+    interval: tuple[float, float] | None = None  # its 95 % confidence interval; None where there is no change
+    # the slowdown, a positive fraction, from which the session fails; None where any drop is accepted
     threshold: float | None = None
-    tests: int = 0
-    pairs: int = 0
-    wants: Wants = NOTHING
+    tests: int = 0  # the number of tests that it rests on
+    pairs: int = 0  # the number of interleaved pairs over all sentinels
+    wants: Wants = NOTHING  # the pairs that each sentinel needs, if any
+    # the number of tests that could fail the session and the number that it takes, where the first is too small
     few: tuple[int, int] | None = None
-    slow: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()  # the tests that the machine slows down, where it slows down some of them only
+    # sentinels that failed in the current environment or were always disturbed, and why
     failures: Mapping[str, str] = field(default_factory=dict)
+    # the lasting changes for the worse of a drift; histories keep them by this name
     slowdowns: tuple[LastingChange, ...] = ()
     machine: str = ""
-    changed: tuple[EnvironmentChange, ...] = ()
-    telemetry: Telemetry | None = None
+    changed: tuple[EnvironmentChange, ...] = ()  # the changes of the tests' environments since their recorded baselines
+    telemetry: Telemetry | None = None  # the machine's state during all runs; None where nothing was sampled
 
     def on(self, machine: str, measurements: Iterable[Measurement]) -> SessionVerdict:
         """Add the machine, and from the session's measurements on it the environment's changes and the telemetry."""
@@ -100,33 +87,24 @@ def red_machines(verdicts: Iterable[SessionVerdict]) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionResult:
-    """What a session found, frozen at its end.
+    """What a session found, frozen at its end."""
 
-    Args:
-        selection: the throughput tests that pytest selected, by node id.
-        results: their measurements, in order.
-        consequences: of each of the results for its test; empty where the session's options are not known.
-        verdicts: on software and machine as a whole.
-        not_measured: the error of each test that could not be measured; `FailsHereOnly` fails its test.
-        refused: the error of each test that was measured, but refused as a baseline.
-        not_run: tests that this machine measured lately and that were collected, but deselected or skipped, and why.
-        remarks: further lines of the summary.
-        exit_status: None where only the measurements are known.
-        keeps_history: whether its measurements were added to the history.
-        is_compared: whether each check was a comparison with the session's other side.
-    """
-
+    # the throughput tests that pytest selected, by node id
     selection: Mapping[str, SelectedTest] = field(default_factory=dict)
-    results: Sequence[Measurement] = ()
+    results: Sequence[Measurement] = ()  # their measurements, in order
+    # of each of the results for its test; empty where the session's options are not known
     consequences: Sequence[Consequence] = ()
-    verdicts: Sequence[SessionVerdict] = ()
+    verdicts: Sequence[SessionVerdict] = ()  # on software and machine as a whole
+    # the error of each test that could not be measured; `FailsHereOnly` fails its test
     not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
+    # the error of each test that was measured, but refused as a baseline
     refused: Mapping[str, TfperfError] = field(default_factory=dict)
+    # tests that this machine measured lately and that were collected, but deselected or skipped, and why
     not_run: Mapping[str, str] = field(default_factory=dict)
-    remarks: Sequence[str] = ()
-    keeps_history: bool = False
-    exit_status: int | None = None
-    is_compared: bool = False
+    remarks: Sequence[str] = ()  # further lines of the summary
+    keeps_history: bool = False  # whether its measurements were added to the history
+    exit_status: int | None = None  # None where only the measurements are known
+    is_compared: bool = False  # whether each check was a comparison with the session's other side
 
     @property
     def alone(self) -> list[Measurement]:
@@ -146,24 +124,15 @@ class SessionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnrecordedTests:
-    """The tests without a recorded baseline: medians over them, as fractions; None where no test gives the fact.
-
-    Args:
-        tests: the number of tests.
-        judged: the number of tests that were judged against earlier sessions.
-        disturbances: the last disturbance of each test without an undisturbed run, which no later session can use.
-        within_runs: standard error of a run, from its windows.
-        between_runs: standard deviation between fresh runs, pooled over the tests; None before two earlier sessions.
-        detectable: minimum detectable slowdown (95 % power) in the next session.
-        detectable_recorded: minimum detectable slowdown with a baseline of five runs.
-        too_noisy_to_record: whether the runs of most tests differ too much for a baseline.
-    """
+    """The tests without a recorded baseline: medians over them, as fractions; None where no test gives the fact."""
 
     tests: int
-    judged: int
+    judged: int  # the number of tests that were judged against earlier sessions
+    # the last disturbance of each test without an undisturbed run, which no later session can use
     disturbances: tuple[DisturbanceKind, ...]
-    within_runs: float | None
+    within_runs: float | None  # standard error of a run, from its windows
+    # standard deviation between fresh runs, pooled over the tests; None before two earlier sessions
     between_runs: float | None
-    detectable: float | None
-    detectable_recorded: float | None
-    too_noisy_to_record: bool = False
+    detectable: float | None  # minimum detectable slowdown (95 % power) in the next session
+    detectable_recorded: float | None  # minimum detectable slowdown with a baseline of five runs
+    too_noisy_to_record: bool = False  # whether the runs of most tests differ too much for a baseline

@@ -31,30 +31,22 @@ class Setting(Generic[T]):
     """A setting: an option, an environment variable `TFPERF_NAME` or an ini value `tfperf_NAME`.
 
     Those of the spine are attributes of `Settings`, those of a feature are listed in its `FEATURE`.
-
-    Args:
-        name: in Python's spelling, as in "fail_on_drift"; an attribute of `Settings` has that of the attribute.
-        default: its value where it is not given.
-        parse: makes the value from text; raises ValueError or TfperfError for text that is not allowed.
-        help: its text in `pytest --help`.
-        metavar: the word for its value in the help.
-        is_option: whether it is also an option `--tfperf-NAME`, as settings are that change from session to session.
-        of_one_session: whether rerun commands leave it out.
-        is_secret: whether it holds a password, so that no command may show it. CI systems set the variable of a secret
-            to "" for jobs that may not read it, so an empty variable then counts as unset.
-        is_output: whether it names where results go, for people or other programs to find them there.
-        excludes: names of settings that can't be given together with it, and why.
     """
 
-    name: str = ""
+    name: str = ""  # in Python's spelling, as in "fail_on_drift"; an attribute of `Settings` has that of the attribute
     default: T
+    # makes the value from text; raises ValueError or TfperfError for text that is not allowed
     parse: Callable[[str], Any]
-    help: str
-    metavar: str | None = None
+    help: str  # its text in `pytest --help`
+    metavar: str | None = None  # the word for its value in the help
+    # whether it is also an option `--tfperf-NAME`, as settings are that change from session to session
     is_option: bool = True
-    of_one_session: bool = False
+    of_one_session: bool = False  # whether rerun commands leave it out
+    # whether it holds a password, so that no command may show it. CI systems set the variable of a secret to "" for
+    # jobs that may not read it, so an empty variable then counts as unset.
     is_secret: bool = False
-    is_output: bool = False
+    is_output: bool = False  # whether it names where results go, for people or other programs to find them there
+    # names of settings that can't be given together with it, and why
     excludes: Mapping[str, str] = field(default_factory=dict)
 
     def __set_name__(self, owner: object, name: str) -> None:
@@ -100,19 +92,12 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RawSetting:
-    """A setting that the user gave, before it is parsed; its str() names it in messages.
-
-    Args:
-        setting: the setting.
-        origin: where it was given.
-        text: the value as text.
-        file: pytest's ini file, where the value was given there.
-    """
+    """A setting that the user gave, before it is parsed; its str() names it in messages."""
 
     setting: Setting[Any]
-    origin: Origin
+    origin: Origin  # where it was given
     text: str
-    file: str = ""
+    file: str = ""  # pytest's ini file, where the value was given there
 
     def __str__(self) -> str:
         name = self.setting.name

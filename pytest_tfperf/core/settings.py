@@ -59,26 +59,16 @@ def _worker(text: str) -> WorkerStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The values of all settings in a session: those of the spine by their names, those of features with `of`.
+    """The values of all settings in a session: those of the spine by their names, those of features with `of`."""
 
-    Args:
-        root: pytest's rootdir.
-        collects_only: whether pytest runs no test.
-        writes_junit: whether pytest writes JUnit XML.
-        rerun: the command that runs a test again.
-        update_baselines: the tests whose baselines are recorded; None for no tests.
-        slowed: the tests that `inject_slowdown` slows down; () for all.
-        bisect_step: the file of a step of `tfperf bisect`, in a session that it started.
-        values: the values that differ from their defaults, by the names of their settings.
-    """
-
-    root: Path = Path()
-    collects_only: bool = False
-    writes_junit: bool = False
+    root: Path = Path()  # pytest's rootdir
+    collects_only: bool = False  # whether pytest runs no test
+    writes_junit: bool = False  # whether pytest writes JUnit XML
     rerun: RerunCommand = RerunCommand()
-    update_baselines: Update | None = None
-    slowed: tuple[str, ...] = ()
-    bisect_step: Path | None = None
+    update_baselines: Update | None = None  # the tests whose baselines are recorded; None for no tests
+    slowed: tuple[str, ...] = ()  # the tests that `inject_slowdown` slows down; () for all
+    bisect_step: Path | None = None  # the file of a step of `tfperf bisect`, in a session that it started
+    # the values that differ from their defaults, by the names of their settings
     values: Mapping[str, Any] = field(default_factory=dict)
 
     baselines: ClassVar[Setting[Path]] = Setting(

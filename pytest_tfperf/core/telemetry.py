@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -38,30 +38,22 @@ SLOWDOWNS: Final = (Throttle.SW_THERMAL, Throttle.HW_THERMAL, Throttle.HW_POWER_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTelemetry:
-    """The state of a GPU; None where the driver does not report the fact.
+    """The state of a GPU; None where the driver does not report the fact."""
 
-    Args:
-        uuid: the GPU or MIG device, as NVML names it; a MIG device has its GPU's clocks, power and temperature.
-        power_limit_watts_max: the power cap that was set.
-        utilisation_fraction_mean: fraction of the time in which any kernel ran.
-        throttled_fractions: `Throttle` -> fraction of the time in which it held, harmless reasons included.
-        other_processes: "python (pid 4711)" -> fraction of the time in which a process that is not ours used this GPU;
-            1 while the process exists, where the driver does not report its use. None where they can't be told from
-            ours: the driver has no list of them (WSL2, some vGPUs), or gives other process ids than a container's.
-        processes_max: the number of processes that compute on it, ours included.
-        neighbours_max: the number of processes that compute on the other MIG devices of its GPU.
-    """
-
-    uuid: str
+    uuid: str  # the GPU or MIG device, as NVML names it; a MIG device has its GPU's clocks, power and temperature
     temperature_celsius_max: int | None = None
     sm_clock_mhz_median: float | None = None
     power_watts_mean: float | None = None
-    power_limit_watts_max: int | None = None
-    utilisation_fraction_mean: float | None = None
+    power_limit_watts_max: int | None = None  # the power cap that was set
+    utilisation_fraction_mean: float | None = None  # fraction of the time in which any kernel ran
+    # `Throttle` -> fraction of the time in which it held, harmless reasons included
     throttled_fractions: Mapping[str, float] | None = None
+    # "python (pid 4711)" -> fraction of the time in which a process that is not ours used this GPU; 1 while the process
+    # exists, where the driver does not report its use. None where they can't be told from ours: the driver has no list
+    # of them (WSL2, some vGPUs), or gives other process ids than a container's.
     other_processes: Mapping[str, float] | None = None
-    processes_max: int | None = None
-    neighbours_max: int | None = None
+    processes_max: int | None = None  # the number of processes that compute on it, ours included
+    neighbours_max: int | None = None  # the number of processes that compute on the other MIG devices of its GPU
 
     @property
     def use_by_unknown(self) -> float:
@@ -89,46 +81,34 @@ def least_share(limit: float, seconds: float) -> float:
     """Return the share of the time above which a state counts that polls read at a moment, as throttle reasons are.
 
     A poll stands for a second, and one poll of a run of three seconds is a third of it, though the state may have held
-    for a millisecond. So it must show in more than one poll, or in all of a run that has only one.
-
-    Args:
-        limit: the share that counts in a long run.
-        seconds: of the run.
+    for a millisecond. So it must show in more than one poll, or in all of a run that has only one. `limit` is the share
+    that counts in a long run.
     """
     return max(limit, min(_MORE_THAN_ONE_POLL_SECONDS / seconds, _NEARLY_ALWAYS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """The state of the host and of the GPUs in use; None where the machine does not report the fact.
-
-    Args:
-        seconds: the time covered.
-        usable_cores: cores that affinity and quota leave; fractions of CPU time are of these cores.
-        load_average_mean: the kernel's average over a minute, of the whole machine.
-        cpu_mhz_median: mean clock of the cores; a virtual machine mostly reports its nominal clock.
-        other_cpu_fraction_mean: CPU time of other processes.
-        idle_fraction_mean: idle CPU time.
-        steal_fraction_mean: CPU time that the hypervisor gave to other virtual machines.
-        swap_bytes_per_sec_mean: bytes swapped in and out, of the whole machine.
-        memory_available_bytes_min: memory available without swapping.
-        other_processes: "make (pid 4711)" -> CPU time of the busiest processes that are not ours.
-    """
+    """The state of the host and of the GPUs in use; None where the machine does not report the fact."""
 
     seconds: float
-    usable_cores: int = 1
-    load_average_mean: float | None = None
-    cpu_mhz_median: float | None = None
-    other_cpu_fraction_mean: float | None = None
+    usable_cores: int = 1  # cores that affinity and quota leave; fractions of CPU time are of these cores
+    load_average_mean: float | None = None  # the kernel's average over a minute, of the whole machine
+    cpu_mhz_median: float | None = None  # mean clock of the cores; a virtual machine mostly reports its nominal clock
+    other_cpu_fraction_mean: float | None = None  # CPU time of other processes
     idle_fraction_mean: float | None = None
-    steal_fraction_mean: float | None = None
-    swap_bytes_per_sec_mean: float | None = None
-    memory_available_bytes_min: int | None = None
+    steal_fraction_mean: float | None = None  # CPU time that the hypervisor gave to other virtual machines
+    swap_bytes_per_sec_mean: float | None = None  # bytes swapped in and out, of the whole machine
+    memory_available_bytes_min: int | None = None  # memory available without swapping
+    # "make (pid 4711)" -> CPU time of the busiest processes that are not ours
     other_processes: Mapping[str, float] | None = None
     gpus: tuple[GpuTelemetry, ...] = ()
 
 
 R = TypeVar("R", "GpuTelemetry", "Telemetry")
+
+# By the end of a field's name; a mean is weighted by time.
+_MERGES: Final[Mapping[str, Callable[[Any], float]]] = {"min": min, "max": max, "median": statistics.median}
 
 
 def merged(several: Iterable[Telemetry | None]) -> Telemetry | None:
@@ -173,14 +153,8 @@ def _merged_fact(name: str, values: Sequence[Any], seconds: Sequence[float]) -> 
                 sums[key] += share * weight
         largest = sorted(sorted(sums), key=sums.__getitem__, reverse=True)[:_MOST_ENTRIES]
         return {key: _rounded(sums[key] / math.fsum(seconds)) for key in largest}
-    match name.rpartition("_")[2]:
-        case "min":
-            return _rounded(min(values))
-        case "max":
-            return _rounded(max(values))
-        case "median":
-            return _rounded(statistics.median(values))
-    return _rounded(statistics.fmean(values, seconds))
+    merge = _MERGES.get(name.rpartition("_")[2])
+    return _rounded(merge(values) if merge else statistics.fmean(values, seconds))
 
 
 def _rounded(value: float) -> float:

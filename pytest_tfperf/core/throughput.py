@@ -19,17 +19,13 @@ MIN_WINDOWS_FOR_ERROR = 3
 
 @dataclass(frozen=True, slots=True)
 class RunValue:
-    """The throughput of a run.
+    """The throughput of a run."""
 
-    Args:
-        log_rate: natural logarithm of examples per second: the 20 % trimmed mean over windows, or where steps fetch
-            their batches, all examples divided by all seconds.
-        error: standard error of `log_rate` from the windows alone, corrected for their autocorrelation, without the
-            differences between worker processes; inf where there are too few windows.
-        windows: the number of timed windows.
-    """
-
+    # natural logarithm of examples per second: the 20 % trimmed mean over windows, or where steps fetch their batches,
+    # all examples divided by all seconds
     log_rate: float
+    # standard error of `log_rate` from the windows alone, corrected for their autocorrelation, without the differences
+    # between worker processes; inf where there are too few windows
     error: float
     windows: int
 
@@ -41,17 +37,11 @@ class RunValue:
 
 @dataclass(frozen=True, slots=True)
 class DivergedAt:
-    """The first window whose loss was not finite.
+    """The first window whose loss was not finite."""
 
-    Args:
-        run: the run's number, from 1.
-        window: the number of the timed window, from 1; 0 for the warm-up.
-        step: the window's last step, counted from the first of the warm-up.
-    """
-
-    run: int
-    window: int
-    step: int
+    run: int  # the run's number, from 1
+    window: int  # the number of the timed window, from 1; 0 for the warm-up
+    step: int  # the window's last step, counted from the first of the warm-up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

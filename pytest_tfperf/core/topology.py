@@ -48,41 +48,27 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU, or one MIG device of a GPU; None where the driver does not report the fact.
+    """A GPU, or one MIG device of a GPU; None where the driver does not report the fact."""
 
-    Args:
-        index: NVML's index, in the order of PCI bus ids; a MIG device has its GPU's.
-        uuid: "GPU-..." or "MIG-...", as CUDA_VISIBLE_DEVICES takes it.
-        name: as the driver writes it, MIG profile included.
-        memory_bytes: total memory.
-        compute_capability: major and minor.
-        cores: CUDA cores (FP32 lanes).
-        max_sm_clock_mhz: the maximum that NVML reports; on GeForce cards above the advertised boost.
-        memory_bus_bits, max_memory_clock_mhz: of its own memory.
-        pcie_generation, pcie_width: the maximum of card and slot together.
-        pci_bus_id: as in sysfs, "0000:06:00.0".
-        numa_node: the nearest node of the host's memory.
-        cpu_affinity: the nearest CPUs of the host, "0-19,40-59".
-        mig_profile: "1g.18gb" on a MIG device.
-        cuda_index: its index in CUDA_VISIBLE_DEVICES under CUDA_DEVICE_ORDER=PCI_BUS_ID; None where only the UUID is
-            sure to name it: with a GPU in MIG mode, or a lost one, on the machine.
-    """
-
-    index: int
-    uuid: str
-    name: str
+    index: int  # NVML's index, in the order of PCI bus ids; a MIG device has its GPU's
+    uuid: str  # "GPU-..." or "MIG-...", as CUDA_VISIBLE_DEVICES takes it
+    name: str  # as the driver writes it, MIG profile included
     memory_bytes: int | None = None
-    compute_capability: tuple[int, int] | None = None
-    cores: int | None = None
-    max_sm_clock_mhz: int | None = None
+    compute_capability: tuple[int, int] | None = None  # major and minor
+    cores: int | None = None  # CUDA cores (FP32 lanes)
+    max_sm_clock_mhz: int | None = None  # the maximum that NVML reports; on GeForce cards above the advertised boost
+    # memory_bus_bits, max_memory_clock_mhz: of its own memory
     memory_bus_bits: int | None = None
     max_memory_clock_mhz: int | None = None
+    # pcie_generation, pcie_width: the maximum of card and slot together
     pcie_generation: int | None = None
     pcie_width: int | None = None
-    pci_bus_id: str | None = None
-    numa_node: int | None = None
-    cpu_affinity: str | None = None
-    mig_profile: str | None = None
+    pci_bus_id: str | None = None  # as in sysfs, "0000:06:00.0"
+    numa_node: int | None = None  # the nearest node of the host's memory
+    cpu_affinity: str | None = None  # the nearest CPUs of the host, "0-19,40-59"
+    mig_profile: str | None = None  # "1g.18gb" on a MIG device
+    # its index in CUDA_VISIBLE_DEVICES under CUDA_DEVICE_ORDER=PCI_BUS_ID; None where only the UUID is sure to name it:
+    # with a GPU in MIG mode, or a lost one, on the machine
     cuda_index: int | None = None
 
     @property
@@ -114,17 +100,6 @@ def count_names(gpus: Sequence[Gpu]) -> str:
     return " + ".join(f"{count}x {name}" for name, count in Counter(gpu.name for gpu in gpus).items())
 
 
-def equal_groups(gpus: Sequence[Gpu], indices: Sequence[int]) -> list[list[int]]:
-    """Group the indices by name and memory size.
-
-    Sizes are compared in whole GiB: a card that drives a display or has retired ECC rows reports a few MiB less.
-    """
-    groups: dict[tuple[str, int], list[int]] = {}
-    for i in indices:
-        groups.setdefault((gpus[i].name, round((gpus[i].memory_bytes or 0) / 2**30)), []).append(i)
-    return list(groups.values())
-
-
 class LinkKind(StrEnum):
     """The path between two GPUs in `nvidia-smi`'s words, best first."""
 
@@ -139,15 +114,10 @@ class LinkKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The best path between two GPUs; it prints as `nvidia-smi topo -m` does: "NV4", "PIX", "SYS".
+    """The best path between two GPUs; it prints as `nvidia-smi topo -m` does: "NV4", "PIX", "SYS"."""
 
-    Args:
-        kind: NVLink, or how far the PCIe path reaches.
-        nvlinks: the number of bonded NVLinks; 0 for any other kind.
-    """
-
-    kind: LinkKind
-    nvlinks: int = 0
+    kind: LinkKind  # NVLink, or how far the PCIe path reaches
+    nvlinks: int = 0  # the number of bonded NVLinks; 0 for any other kind
 
     @property
     def quality(self) -> int:
@@ -215,44 +185,26 @@ class DeviceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """The devices of a worker: GPUs by UUID, parts of a split GPU, or virtual CPU devices.
-
-    Args:
-        kind: CPU or GPU.
-        count: logical devices (replicas) per node; 0 until `Topology.take` sets it.
-        gpu_uuids: the physical GPUs to make visible, in this order; empty on CPUs.
-        gpu_indices: their `Gpu.cuda_index`; empty where one has none.
-        split: whether one physical GPU is split into `count` logical GPUs.
-    """
+    """The devices of a worker: GPUs by UUID, parts of a split GPU, or virtual CPU devices."""
 
     kind: DeviceKind
-    count: int
-    gpu_uuids: tuple[str, ...] = ()
-    gpu_indices: tuple[int, ...] = ()
-    split: bool = False
+    count: int  # logical devices (replicas) per node; 0 until `Topology.take` sets it
+    gpu_uuids: tuple[str, ...] = ()  # the physical GPUs to make visible, in this order; empty on CPUs
+    gpu_indices: tuple[int, ...] = ()  # their `Gpu.cuda_index`; empty where one has none
+    split: bool = False  # whether one physical GPU is split into `count` logical GPUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The host; cores are logical CPUs (hardware threads).
+    """The host; cores are logical CPUs (hardware threads)."""
 
-    Args:
-        cpu_model: as the kernel writes it.
-        usable_cores: cores that affinity and cgroup quota leave to this process, the quota rounded up.
-        total_cores: all cores that the kernel reports.
-        physical_cores: cores without hardware threads; None where the kernel does not report them.
-        memory_bytes: the RAM, or the cgroup's limit where it is lower.
-        kernel: the release, "6.1.0-28-amd64".
-        hostname: recorded, but no part of the machine's key.
-    """
-
-    cpu_model: str
-    usable_cores: int
-    total_cores: int
-    physical_cores: int | None = None
-    memory_bytes: int | None = None
-    kernel: str = ""
-    hostname: str = ""
+    cpu_model: str  # as the kernel writes it
+    usable_cores: int  # cores that affinity and cgroup quota leave to this process, the quota rounded up
+    total_cores: int  # all cores that the kernel reports
+    physical_cores: int | None = None  # cores without hardware threads; None where the kernel does not report them
+    memory_bytes: int | None = None  # the RAM, or the cgroup's limit where it is lower
+    kernel: str = ""  # the release, "6.1.0-28-amd64"
+    hostname: str = ""  # recorded, but no part of the machine's key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +255,7 @@ class Topology:
         """
         if self.machine_name:
             return self.machine_name
-        nodes = nodes_part(self.node_count, self.node_link)
+        nodes = joined([f"{self.node_count}-nodes", self.node_link]) if self.node_count > 1 else ""
         host = host_part(self.host.cpu_model, self.host.usable_cores)
         if self.on_cpus or not self.gpus:
             return joined([nodes, host])
@@ -468,10 +420,16 @@ class Topology:
         )
 
     def _groups(self) -> list[list[int]]:
-        """Return groups of indices of GPUs that may be taken together."""
-        # CUDA gives a process one MIG device, whatever CUDA_VISIBLE_DEVICES lists.
-        mig = [[i] for i, gpu in enumerate(self.gpus) if gpu.mig]
-        return mig + equal_groups(self.gpus, [i for i, gpu in enumerate(self.gpus) if not gpu.mig])
+        """Return groups of indices of GPUs that may be taken together: of the same name and memory size.
+
+        Sizes are compared in whole GiB: a card that drives a display or has retired ECC rows reports a few MiB less.
+        """
+        groups: dict[object, list[int]] = {}
+        for i, gpu in enumerate(self.gpus):
+            # CUDA gives a process one MIG device, whatever CUDA_VISIBLE_DEVICES lists.
+            key = i if gpu.mig else (gpu.name, round((gpu.memory_bytes or 0) / 2**30))
+            groups.setdefault(key, []).append(i)
+        return list(groups.values())
 
     def _too_few(self, n: int, *, wanted: int = 0) -> NotEnoughDevices:
         notes = "".join(f" ({note})" for note in self.notes)
@@ -536,15 +494,6 @@ def host_part(cpu_model: str, usable_cores: int) -> str:
     """
     model = _words(_CPU_NOISE.sub(" ", cpu_model)) or _words(cpu_model) or "unknown-cpu"
     return f"{model}-{usable_cores}c"
-
-
-def nodes_part(count: int, link: str) -> str:
-    """Return the number of nodes and their network; "" for a single node.
-
-    >>> nodes_part(2, "10gbe")
-    '2-nodes-10gbe'
-    """
-    return joined([f"{count}-nodes", link]) if count > 1 else ""
 
 
 def gpu_part(names: Sequence[str], link_class: str) -> str:

@@ -21,93 +21,60 @@ MOST_COUNTED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """The power of a number of runs or pairs; slowdowns are positive fractions.
+    """The power of a number of runs or pairs; slowdowns are positive fractions."""
 
-    Args:
-        count: the number of runs or pairs.
-        threshold: the slowdown from which the test would fail.
-        detectable: the minimum detectable slowdown (95 % power), given that the first run must raise a suspicion.
-    """
-
-    count: int
-    threshold: float
-    detectable: float
+    count: int  # the number of runs or pairs
+    threshold: float  # the slowdown from which the test would fail
+    detectable: float  # the minimum detectable slowdown (95 % power), given that the first run must raise a suspicion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardDeviations:
-    """The sources of noise, as standard deviations of log throughput; None if not known.
+    """The sources of noise, as standard deviations of log throughput; None if not known."""
 
-    Args:
-        within_runs: the standard error of a run, from its windows.
-        between_runs: between fresh runs.
-        of_baseline: the standard error of the baseline, which rests on a limited number of runs.
-        between_sessions: between a test's sessions, without the drift common to all tests.
-    """
-
-    within_runs: float | None
-    between_runs: float
-    of_baseline: float
-    between_sessions: float
+    within_runs: float | None  # the standard error of a run, from its windows
+    between_runs: float  # between fresh runs
+    of_baseline: float  # the standard error of the baseline, which rests on a limited number of runs
+    between_sessions: float  # between a test's sessions, without the drift common to all tests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The steps from runs to a verdict; changes are fractions, -0.05 for 5 % slower.
+    """The steps from runs to a verdict; changes are fractions, -0.05 for 5 % slower."""
 
-    Args:
-        expected: the throughput that the runs were compared with, the drift common to all tests included.
-        first_change: the first run's change, which raises a suspicion or passes the test.
-        suspected_from: the slowdown of the first run, a positive fraction, from which it is suspected; negative where
-            only a faster run passes without suspicion.
-        changes: of each run or pair that decided, in order; `Verdict.rule` says whether of runs or of pairs.
-        middle: the Hodges-Lehmann median of the runs' changes, or the trimmed mean of the pairs'; None before there is
-            one.
-        accepted: the slowdown that the tolerance accepts, a positive fraction.
-        threshold: the slowdown from which the test fails: the tolerance, or more where noise explains more.
-        showing: the number of runs that show at least half of the threshold; None for pairs.
-        showing_needed: the number that must show it.
-        evidence: the pairs' log likelihood ratio of a loss of twice the tolerance to none; None for runs.
-        evidence_needed: the ratio from which the test fails.
-        last: the number of runs or pairs after which the verdict is final.
-        enough: the least number for which the threshold is below this slowdown; None where the tolerance accepts the
-            slowdown, or no number up to `MOST_COUNTED` is enough.
-        deviations: the noise that the threshold allows for.
-        powers: of other numbers of runs or pairs.
-    """
-
-    expected: float
-    first_change: float
+    expected: float  # the throughput that the runs were compared with, the drift common to all tests included
+    first_change: float  # the first run's change, which raises a suspicion or passes the test
+    # the slowdown of the first run, a positive fraction, from which it is suspected; negative where only a faster run
+    # passes without suspicion
     suspected_from: float
+    # of each run or pair that decided, in order; `Verdict.rule` says whether of runs or of pairs
     changes: tuple[float, ...]
+    # the Hodges-Lehmann median of the runs' changes, or the trimmed mean of the pairs'; None before there is one
     middle: float | None
-    accepted: float
-    threshold: float
-    showing: int | None
-    showing_needed: int | None
+    accepted: float  # the slowdown that the tolerance accepts, a positive fraction
+    threshold: float  # the slowdown from which the test fails: the tolerance, or more where noise explains more
+    showing: int | None  # the number of runs that show at least half of the threshold; None for pairs
+    showing_needed: int | None  # the number that must show it
+    # the pairs' log likelihood ratio of a loss of twice the tolerance to none; None for runs
     evidence: float | None = None
-    evidence_needed: float | None = None
-    last: int
+    evidence_needed: float | None = None  # the ratio from which the test fails
+    last: int  # the number of runs or pairs after which the verdict is final
+    # the least number for which the threshold is below this slowdown; None where the tolerance accepts the slowdown, or
+    # no number up to `MOST_COUNTED` is enough
     enough: int | None
-    deviations: StandardDeviations
-    powers: tuple[Power, ...]
+    deviations: StandardDeviations  # the noise that the threshold allows for
+    powers: tuple[Power, ...]  # of other numbers of runs or pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """The noise that a verdict allows for; standard deviations are of natural logarithms of throughput.
+    """The noise that a verdict allows for; standard deviations are of natural logarithms of throughput."""
 
-    Args:
-        between_runs: standard deviation between fresh runs, pooled over the machine's rows.
-        degrees_of_freedom: of the estimate `between_runs`; inf where it is assumed.
-        rows: the machine's rows that it was estimated from; 0 where it is assumed from the DGX-1 document.
-        between_sessions: standard deviation between a test's sessions, without the common drift; one value for a
-            machine, estimated from its history (`judging/session_effects.py`).
-    """
-
-    between_runs: float
-    degrees_of_freedom: float
-    rows: int = 0
+    between_runs: float  # standard deviation between fresh runs, pooled over the machine's rows
+    degrees_of_freedom: float  # of the estimate `between_runs`; inf where it is assumed
+    rows: int = 0  # the machine's rows that it was estimated from; 0 where it is assumed from the DGX-1 document
+    # standard deviation between a test's sessions, without the common drift; one value for a machine, estimated from
+    # its history (`judging/session_effects.py`)
     between_sessions: float = 0.0
 
 
@@ -356,63 +323,47 @@ class Verdict:
 
     A change is a fraction of the throughput, -0.13 for 13 % slower; of any other figure it is in the figure's unit.
     In a comparison the value is side b's, and its change is from side a's.
-
-    Args:
-        outcome: None where nothing was judged.
-        reason: for the outcome.
-        figure: the throughput or another figure.
-        value: the Hodges-Lehmann median of the runs; None if a run did not give it.
-        rank: for several ranks, the rank whose value the last run has; "" for a single worker.
-        places: where a program printed the values, as "at step 400", each place once; empty for a measured figure.
-        rule: the target that a change is confirmed against (docs/statistics.md).
-        baseline: the row that the figure was judged against; None where there was none.
-        is_floor: the baseline is a document's figure for a weaker GPU, so only a drop below it counts.
-        change: of the value from the baseline, the common drift included.
-        confirmed_change: the change that decided: by rule 1 from the reference environment to the current one, by rule
-            2 from the baseline without the common drift; None before a change is confirmed.
-        confirmed_from: the value that it is a change from: the reference environment's or side a's median today, or the
-            baseline.
-        interval: the 95 % confidence interval of the change that decides, the common drift taken out; None where a
-            verdict rests on no threshold. The tests of runs and pairs decide, and not the interval.
-        lower, upper: the values between which a single run passes today; None where unbounded.
-        tolerance: the accepted change of a throughput; any other figure has its own.
-        threshold: the confirmed change for the worse, positive, from which the test fails: the tolerance, or more where
-            noise asks for it; None where any drop is accepted.
-        threshold_recorded: the threshold of the same runs when the baseline was recorded, before sessions taught how
-            much they differ, and without the common drift; None where it was no lower.
-        min_detectable_slowdown: the smallest slowdown that is detected with 95 % power; None as above.
-        noise: the noise that the threshold allows for.
-        common_drift: the drift common to all tests of the session, in log throughput; 0 where too few tests show it.
-        tests: the number of the session's verdicts that share the false-alarm rate.
-        wants: the measurements that it still wants; pairs only by rule 1.
-        decision: the steps to the verdict; None without a threshold, and for other figures than the throughput.
-        acknowledged: the loss that the team knows of; None where it knows of none, and in a comparison.
     """
 
-    outcome: Outcome | None = None
-    reason: Reason = Reason.ONLY_MEASURED
-    figure: Figure = THROUGHPUT
-    value: float | None = None
-    rank: str = ""
+    outcome: Outcome | None = None  # None where nothing was judged
+    reason: Reason = Reason.ONLY_MEASURED  # for the outcome
+    figure: Figure = THROUGHPUT  # the throughput or another figure
+    value: float | None = None  # the Hodges-Lehmann median of the runs; None if a run did not give it
+    rank: str = ""  # for several ranks, the rank whose value the last run has; "" for a single worker
+    # where a program printed the values, as "at step 400", each place once; empty for a measured figure
     places: tuple[str, ...] = ()
-    rule: Rule = Rule.BASELINE
-    baseline: Baseline | None = None
-    is_floor: bool = False
-    change: float | None = None
+    rule: Rule = Rule.BASELINE  # the target that a change is confirmed against (docs/statistics.md)
+    baseline: Baseline | None = None  # the row that the figure was judged against; None where there was none
+    is_floor: bool = False  # the baseline is a document's figure for a weaker GPU, so only a drop below it counts
+    change: float | None = None  # of the value from the baseline, the common drift included
+    # the change that decided: by rule 1 from the reference environment to the current one, by rule 2 from the baseline
+    # without the common drift; None before a change is confirmed
     confirmed_change: float | None = None
+    # the value that it is a change from: the reference environment's or side a's median today, or the baseline
     confirmed_from: float | None = None
+    # the 95 % confidence interval of the change that decides, the common drift taken out; None where a verdict rests on
+    # no threshold. The tests of runs and pairs decide, and not the interval.
     interval: tuple[float, float] | None = None
+    # lower, upper: the values between which a single run passes today; None where unbounded
     lower: float | None = None
     upper: float | None = None
-    tolerance: Tolerance | None = None
+    tolerance: Tolerance | None = None  # the accepted change of a throughput; any other figure has its own
+    # the confirmed change for the worse, positive, from which the test fails: the tolerance, or more where noise asks
+    # for it; None where any drop is accepted
     threshold: float | None = None
+    # the threshold of the same runs when the baseline was recorded, before sessions taught how much they differ, and
+    # without the common drift; None where it was no lower
     threshold_recorded: float | None = None
+    # the smallest slowdown that is detected with 95 % power; None as above
     min_detectable_slowdown: float | None = None
-    noise: Noise | None = None
+    noise: Noise | None = None  # the noise that the threshold allows for
+    # the drift common to all tests of the session, in log throughput; 0 where too few tests show it
     common_drift: float = 0.0
-    tests: int = 1
-    wants: Wants = NOTHING
+    tests: int = 1  # the number of the session's verdicts that share the false-alarm rate
+    wants: Wants = NOTHING  # the measurements that it still wants; pairs only by rule 1
+    # the steps to the verdict; None without a threshold, and for other figures than the throughput
     decision: Decision | None = None
+    # the loss that the team knows of; None where it knows of none, and in a comparison
     acknowledged: Acknowledgement | None = None
 
     @property

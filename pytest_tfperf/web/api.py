@@ -30,12 +30,7 @@ class NotPosted(TfperfError):
 
 
 class Unavailable(NotPosted):
-    """The server can't answer now.
-
-    Args:
-        fact: why.
-        seconds: the pause that the server asks for; None if it does not say.
-    """
+    """The server can't answer now; `seconds` is the pause that it asks for, None if it does not say."""
 
     def __init__(self, fact: object = "", *, seconds: float | None = None) -> None:
         NotPosted.__init__(self, fact)
@@ -44,21 +39,13 @@ class Unavailable(NotPosted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """A server that is asked with a token, or at a URL that only its users know.
+    """A server that is asked with a token, or at a URL that only its users know."""
 
-    Args:
-        variable: the environment variable that holds the token; "" where there is none.
-        secret: the token.
-        headers: of each request; {token} stands for the token.
-        wish: what the token is for, as in "write comments".
-        seconds: the longest that a request waits for the server.
-    """
-
-    variable: str = ""
-    secret: str = field(default="", repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    wish: str = ""
-    seconds: float = _SECONDS
+    variable: str = ""  # the environment variable that holds the token; "" where there is none
+    secret: str = field(default="", repr=False)  # the token
+    headers: Mapping[str, str] = field(default_factory=dict)  # of each request; {token} stands for the token
+    wish: str = ""  # what the token is for, as in "write comments"
+    seconds: float = _SECONDS  # the longest that a request waits for the server
 
     def __post_init__(self) -> None:
         if not self.variable:

@@ -345,7 +345,7 @@ def test_a_plain_measurement_discards_a_disturbed_run() -> None:
 
 def test_a_machine_that_stays_busy_gives_later_tests_one_try() -> None:
     session, launcher = PlayedSession(*[BUSY] * (TRIES + 1)), steady(100.0)
-    session.machine.was_disturbed(1e6)
+    session.machine.seconds_disturbed += 1e6
     with pytest.raises(InvalidMeasurement):
         session.bench.measure(session.task(launcher))
     assert launcher.started == 1

@@ -77,7 +77,7 @@ def test_sessions_may_differ_by_more_where_fewer_tests_ran_than_expected(tests: 
     task = session.task(steady(100.0))
     for number in range(tests):
         session.bench.check(replace(task, test=f"a.py::test[{number}]"))
-    session.machine.reruns_began()
+    session.machine.all_ran_once = True
     assert session.machine.evidence(task, [run_at(100.0)]).variance == session_variance(tests=expected)
 
 

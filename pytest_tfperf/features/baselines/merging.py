@@ -26,17 +26,11 @@ _HEADS: Final = ("HEAD", "MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVER
 
 @dataclass(frozen=True, slots=True)
 class ChangedTwice:
-    """A row that each side changed in its own way.
+    """A row that each side changed in its own way."""
 
-    Args:
-        kept: the row of the merged file.
-        side: "ours" or "theirs", whose row it is.
-        dropped: the other side's row; None where that side deleted it.
-    """
-
-    kept: Baseline
-    side: str
-    dropped: Baseline | None
+    kept: Baseline  # the row of the merged file
+    side: str  # "ours" or "theirs", whose row it is
+    dropped: Baseline | None  # the other side's row; None where that side deleted it
 
 
 def merge(
@@ -48,9 +42,7 @@ def merge(
     day ours; a row that one side deleted and the other changed is kept. `lower` and `upper` are merged by themselves,
     because a recording keeps them.
 
-    Args:
-        base: the rows of the last common commit; none where both sides added the file.
-        ours, theirs: the rows of the two sides.
+    `base` are the rows of the last common commit; none where both sides added the file.
     """
     rows: dict[Key, Baseline] = {}
     twice: list[ChangedTwice] = []
@@ -92,20 +84,13 @@ _PARTS: Final[tuple[Callable[[Baseline], object], ...]] = (_recording, _LOWER, _
 
 @dataclass(frozen=True, slots=True)
 class MergedFile:
-    """A file that was merged and added to git's index.
-
-    Args:
-        rows: the number of its rows; without any it was deleted.
-        twice: the rows that both sides changed.
-        restored: locks that a row names, and that the side without such a row had deleted.
-        lost: locks that a row names, and that neither side has.
-    """
+    """A file that was merged and added to git's index."""
 
     path: Path
-    rows: int
-    twice: tuple[ChangedTwice, ...]
-    restored: tuple[str, ...]
-    lost: tuple[str, ...]
+    rows: int  # the number of its rows; without any it was deleted
+    twice: tuple[ChangedTwice, ...]  # the rows that both sides changed
+    restored: tuple[str, ...]  # locks that a row names, and that the side without such a row had deleted
+    lost: tuple[str, ...]  # locks that a row names, and that neither side has
 
 
 def finish_merge(folder: Path) -> list[MergedFile]:

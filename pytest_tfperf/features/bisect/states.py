@@ -28,19 +28,12 @@ _ASKED_BY: Final = "tfperf bisect"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
-    """The states of a search, in order; state 0 is good.
+    """The states of a search, in order; state 0 is good."""
 
-    Args:
-        key: distinguishes this search from others.
-        names: of each state.
-        state: returns a state as workers run it; a TfperfError skips the state.
-        about: returns facts to show of the first slow state.
-    """
-
-    key: tuple[str, ...]
+    key: tuple[str, ...]  # distinguishes this search from others
     names: Sequence[str]
-    state: Callable[[int], State]
-    about: Callable[[int], list[tuple[str, str]]]
+    state: Callable[[int], State]  # returns a state as workers run it; a TfperfError skips the state
+    about: Callable[[int], list[tuple[str, str]]]  # returns facts to show of the first slow state
 
 
 def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
@@ -68,14 +61,9 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
 
 
 def commit_states(project: Path, good: str, bad: str, folder: Path, opened: ExitStack, build: str = "") -> States:
-    """Return the good commit and the commits after it; each is checked out once.
+    """Return the good commit and the commits after it, up to the bad one; each is checked out once.
 
-    Args:
-        project: a folder in the repository.
-        good, bad: revisions; good is an ancestor of bad.
-        folder: tfperf's own.
-        opened: holds the checkouts.
-        build: a shell command that builds the project in each checkout, once.
+    `opened` holds the checkouts, in each of which the shell command `build` builds the project, once.
 
     Raises:
         TfperfError: a revision is no commit, or good is no ancestor of bad.
@@ -121,11 +109,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def package_states(fast: Path, slow: Path, folder: Path) -> States:
     """Return the fast environment, then a state for each package of the slow lock that differs, by the package's name.
 
-    Each state is an environment, which is made once and kept. An environment that pip can't make is skipped.
-
-    Args:
-        fast, slow: locks, as `pip freeze` and --update-baselines write them.
-        folder: tfperf's own.
+    Each state is an environment, which is made once and kept. An environment that pip can't make is skipped. The locks
+    are as `pip freeze` and --update-baselines write them.
 
     Raises:
         TfperfError: a lock can't be read, or they differ in nothing, or in Python itself.

@@ -21,21 +21,16 @@ _VERSION: Final = 1
 
 T = TypeVar("T")
 
-Call = tuple[str, str, str]
-"""A compared call: the test, its workload, and the topology."""
+Call = tuple[str, str, str]  # a compared call: the test, its workload, and the topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Why two states could not be compared.
+    """Why two states could not be compared."""
 
-    Args:
-        why: what happened, in lines.
-        may_pass: whether the same code may run the next time: the machine was disturbed, memory or a GPU was lacking, a
-            worker hung or was killed.
-    """
-
-    why: str
+    why: str  # what happened, in lines
+    # Whether the same code may run the next time: the machine was disturbed, memory or a GPU was lacking, a worker
+    # hung or was killed.
     may_pass: bool = False
 
     @property
@@ -46,15 +41,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The comparisons of two states in one session.
+    """The comparisons of two states in one session."""
 
-    Args:
-        comparisons: in the order in which they ran.
-        faults: of each test that could not be measured, or compared nothing.
-    """
-
-    comparisons: tuple[Measurement, ...] = ()
-    faults: Mapping[str, Fault] = field(default_factory=dict)
+    comparisons: tuple[Measurement, ...] = ()  # in the order in which they ran
+    faults: Mapping[str, Fault] = field(default_factory=dict)  # of tests that could not be measured or compared nothing
 
     @property
     def calls(self) -> dict[Call, Measurement]:

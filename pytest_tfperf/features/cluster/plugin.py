@@ -27,17 +27,11 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Starts a session's ranks.
+    """Starts a session's ranks."""
 
-    Attributes:
-        most_nodes: the number of nodes; None if only the engine itself knows it.
-        starts_ranks: False if something else starts the ranks.
-        runs_programs: whether it can run a user's own program, and passes on its output.
-    """
-
-    most_nodes: int | None
-    starts_ranks: bool
-    runs_programs: bool
+    most_nodes: int | None  # the number of nodes; None if only the engine itself knows it
+    starts_ranks: bool  # False if something else starts the ranks
+    runs_programs: bool  # whether it can run a user's own program, and passes on its output
 
     def command(
         self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str], gpus: int = 0
@@ -121,17 +115,11 @@ LAUNCHER: Final[Setting[str]] = Setting(
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Where ranks on other nodes call this machine.
+    """Where ranks on other nodes call this machine."""
 
-    Args:
-        interface: the network interface, or an address of it; "" for the interface that leads to other machines.
-        port: 0 for any free port.
-        key_file: the key of ranks that something else starts; None for a new key.
-    """
-
-    interface: str = ""
-    port: int = 0
-    key_file: Path | None = None
+    interface: str = ""  # the network interface, or an address of it; "" for the interface that leads to other machines
+    port: int = 0  # 0 for any free port
+    key_file: Path | None = None  # the key of ranks that something else starts; None for a new key
 
 
 _LISTEN: Final = re.compile(r"([^\s:=]*)(?::(\d{1,5}))?(?:(?:^|\s+)key=(.+))?")

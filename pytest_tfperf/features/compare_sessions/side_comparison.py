@@ -25,32 +25,20 @@ from pytest_tfperf.judging.session_effects import CommonDrift, common_drift, ses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureValue:
-    """A figure of a workload on one side.
+    """A figure of a workload on one side."""
 
-    Args:
-        machine: the machine's key; "" if the source does not name it.
-        log_value: natural logarithm of the value.
-        runs: number of fresh runs behind the value.
-        error: standard error of a run's logarithm from its windows; 0 if unknown.
-        noise: noise between fresh runs and between sessions; None if unknown.
-        name: the workload's name in its test; "" if it has none.
-        environment: software and settings, name -> version.
-        place: where a program printed the figure, as "at step 400"; "" for a measured figure.
-        has_direction: whether the source says which change of the figure is for the worse.
-    """
-
-    machine: str
+    machine: str  # the machine's key; "" if the source does not name it
     key: Key
     figure: Figure
     unit: str
-    log_value: float
-    runs: int
-    error: float = 0.0
-    noise: Noise | None = None
-    name: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    place: str = ""
-    has_direction: bool = True
+    log_value: float  # natural logarithm of the value
+    runs: int  # number of fresh runs behind the value
+    error: float = 0.0  # standard error of a run's logarithm from its windows; 0 if unknown
+    noise: Noise | None = None  # noise between fresh runs and between sessions; None if unknown
+    name: str = ""  # the workload's name in its test; "" if it has none
+    environment: Mapping[str, str] = field(default_factory=dict)  # software and settings, name -> version
+    place: str = ""  # where a program printed the figure, as "at step 400"; "" for a measured figure
+    has_direction: bool = True  # whether the source says which change of the figure is for the worse
 
     @property
     def is_throughput(self) -> bool:
@@ -75,42 +63,28 @@ class Movement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """A figure of a workload on both sides.
-
-    Args:
-        ratio, low, high: b / a, with its 95 % confidence interval.
-        noise: the change in the same direction that noise explains beyond the common change, a positive fraction.
-        movement: whether the figure moved by more than noise, and, but for the throughput, than its own tolerances.
-    """
+    """A figure of a workload on both sides."""
 
     a: FigureValue
     b: FigureValue
-    ratio: float
-    low: float
+    ratio: float  # b / a
+    low: float  # of its 95 % confidence interval
     high: float
-    noise: float
-    movement: Movement
+    noise: float  # the change in the same direction that noise explains beyond the common change, a positive fraction
+    movement: Movement  # beyond noise, and, but for the throughput, beyond the figure's own tolerances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideComparison:
-    """All figures of two sides.
+    """All figures of two sides."""
 
-    Args:
-        ratios: the figures that both sides have, in the order of `Movement`.
-        common: the change that all throughputs have in common, a fraction; None if too few workloads show it.
-        common_low, common_high: the 95 % confidence interval of `common`; 0 if it is None.
-        only_a, only_b: the figures that the other side lacks.
-        other_units: figures whose unit, or whose place in a program's output, differs between the sides.
-    """
-
-    ratios: tuple[Ratio, ...]
-    common: float | None
-    common_low: float
+    ratios: tuple[Ratio, ...]  # the figures that both sides have, in the order of `Movement`
+    common: float | None  # what all throughputs have in common, a fraction; None if too few workloads show it
+    common_low: float  # of its 95 % confidence interval; 0 if it is None
     common_high: float
-    only_a: tuple[FigureValue, ...]
+    only_a: tuple[FigureValue, ...]  # what the other side lacks
     only_b: tuple[FigureValue, ...]
-    other_units: tuple[tuple[FigureValue, FigureValue], ...]
+    other_units: tuple[tuple[FigureValue, FigureValue], ...]  # the unit, or the place in a program's output, differs
 
     @property
     def moved(self) -> tuple[Ratio, ...]:

@@ -78,20 +78,14 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The state of a subject.
+    """The state of a subject."""
 
-    Args:
-        subject: the checked part of the machine.
-        level: UNFIT: a measurement would be discarded or wrong; WARNING: it would be noisier, or may not last;
-            UNKNOWN: the machine does not report it.
-        fact: its state, with figures.
-        fix: the command that fixes it, or advice where no command can; "" for none.
-    """
-
-    subject: Check
+    subject: Check  # the checked part of the machine
+    # UNFIT: a measurement would be discarded or wrong; WARNING: it would be noisier, or may not last; UNKNOWN: the
+    # machine does not report it.
     level: Level
-    fact: str
-    fix: str = ""
+    fact: str  # its state, with figures
+    fix: str = ""  # the command that fixes it, or advice where no command can; "" for none
 
 
 _LIMITS = DisturbanceLimits()
@@ -107,18 +101,13 @@ _NETWORK_FUSE = ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The use of a host during some seconds.
-
-    Args:
-        busy: CPU -> fraction of the time that it was busy.
-        throttled: the number of times that a quota held our control group back.
-    """
+    """The use of a host during some seconds."""
 
     telemetry: Telemetry
     memory_bytes: int
     swap_used_bytes: int
-    busy: Mapping[int, float]
-    throttled: int = 0
+    busy: Mapping[int, float]  # CPU -> fraction of the time that it was busy
+    throttled: int = 0  # the number of times that a quota held our control group back
 
 
 def observe(seconds: float) -> Observed:

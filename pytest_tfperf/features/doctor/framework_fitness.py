@@ -22,49 +22,31 @@ Version = tuple[int, int]
 
 
 class Driver(NamedTuple):
-    """The NVIDIA driver, and what this process may use of its GPUs.
+    """The NVIDIA driver, and what this process may use of its GPUs."""
 
-    Args:
-        version: "550.90.07".
-        cuda: the newest version of CUDA that it knows, (12, 4).
-        gpus: those that are visible, or have a visible MIG device.
-        usable: how many devices a process can use.
-    """
-
-    version: str
-    cuda: Version | None
-    gpus: Sequence[Gpu]
-    usable: int
+    version: str  # "550.90.07"
+    cuda: Version | None  # the newest version of CUDA that it knows, (12, 4)
+    gpus: Sequence[Gpu]  # those that are visible, or have a visible MIG device
+    usable: int  # how many devices a process can use
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """The code for GPUs in TensorFlow's package.
+    """The code for GPUs in TensorFlow's package."""
 
-    Args:
-        cuda: its version of CUDA, (12, 5).
-        targets: the compute capabilities with finished code.
-        compiled_by_drivers: the compute capabilities with PTX, from which a driver compiles code for later GPUs.
-    """
-
-    cuda: Version
-    targets: tuple[Version, ...]
-    compiled_by_drivers: tuple[Version, ...]
+    cuda: Version  # its version of CUDA, (12, 5)
+    targets: tuple[Version, ...]  # the compute capabilities with finished code
+    compiled_by_drivers: tuple[Version, ...]  # those with PTX, from which a driver compiles code for later GPUs
 
 
 @dataclass(frozen=True, slots=True)
 class Libraries:
-    """CUDA's libraries, as TensorFlow finds them.
+    """CUDA's libraries, as TensorFlow finds them."""
 
-    Args:
-        missing: file names of those that it can't load.
-        beside: the folders of those of `missing` that pip has installed where TensorFlow does not look.
-        cudnn: the version of cuDNN, (9, 10); None where it is not known.
-    """
-
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # file names of those that it can't load
+    # The folders of those of `missing` that pip has installed where TensorFlow does not look.
     beside: Mapping[str, Path] = field(default_factory=dict)
-    cudnn: Version | None = None
+    cudnn: Version | None = None  # the version of cuDNN, (9, 10); None where it is not known
 
     @property
     def are_installed(self) -> bool:
@@ -74,21 +56,14 @@ class Libraries:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A framework of this Python.
-
-    Args:
-        cuda: the version of CUDA that it was built for; None for a build without NVIDIA's GPUs.
-        install: the command that installs a build for GPUs.
-        counts: Python code that prints how many GPUs it sees; "" for TensorFlow, whose libraries are tried instead.
-        build, libraries: of TensorFlow; None where they are not known.
-    """
+    """A framework of this Python."""
 
     name: str
-    cuda: Version | None
-    install: str = ""
-    counts: str = ""
-    build: Build | None = None
-    libraries: Libraries | None = None
+    cuda: Version | None  # the version of CUDA that it was built for; None for a build without NVIDIA's GPUs
+    install: str = ""  # the command that installs a build for GPUs
+    counts: str = ""  # Python code that prints how many GPUs it sees; "" for TensorFlow: its libraries are tried
+    build: Build | None = None  # of TensorFlow; None where it is not known
+    libraries: Libraries | None = None  # as `build`
 
 
 # NVIDIA, "CUDA Compatibility": all of CUDA 12 runs on the first driver of CUDA 12 or newer, all of 13 on that of 13.
@@ -306,33 +281,24 @@ def _dotted(version: Version) -> str:
 
 def installed() -> list[Framework]:
     """This Python's frameworks, without the seconds of their imports."""
-    return [*_tensorflow(), *_pytorch(), *_jax()]
-
-
-def _tensorflow() -> Iterator[Framework]:
+    found = []
     for folder in _folders("tensorflow"):
         build = parsed_build(text_of(folder / "python/platform/build_info.py"))
         libraries = cuda_libraries(folder) if build is not None else None
-        yield Framework("TensorFlow", build.cuda if build else None, _INSTALL, "", build, libraries)
-
-
-def _pytorch() -> Iterator[Framework]:
+        found.append(Framework("TensorFlow", build.cuda if build else None, _INSTALL, "", build, libraries))
     for folder in _folders("torch"):
         built_for = re.search(r"^cuda\b.*= '(\d+)\.(\d+)", text_of(folder / "version.py"), re.MULTILINE)
         cuda = (int(built_for[1]), int(built_for[2])) if built_for else None
-        yield Framework("PyTorch", cuda, _PYTORCH, _COUNT_OF_PYTORCH)
-
-
-def _jax() -> Iterator[Framework]:
-    if not _folders("jax"):
-        return
-    # One package for each version of CUDA.
-    cuda = max((major for major in range(12, 20) if _folders(f"jax_cuda{major}_plugin")), default=None)
-    yield Framework("JAX", None if cuda is None else (cuda, 0), "pip install 'jax[cuda12]'", _COUNT_OF_JAX)
+        found.append(Framework("PyTorch", cuda, _PYTORCH, _COUNT_OF_PYTORCH))
+    if _folders("jax"):
+        # One package for each version of CUDA.
+        major = max((number for number in range(12, 20) if _folders(f"jax_cuda{number}_plugin")), default=None)
+        install = "pip install 'jax[cuda12]'"
+        found.append(Framework("JAX", None if major is None else (major, 0), install, _COUNT_OF_JAX))
+    return found
 
 
 def _folders(module: str) -> list[Path]:
-    """The folder of an installed package."""
     spec = find_spec(module)
     return [Path(folder) for folder in (spec.submodule_search_locations if spec is not None else None) or ()][:1]
 

@@ -20,17 +20,11 @@ _PROJECT: Final = re.compile(r"\w[\w.-]*(/\w[\w.-]*)+|\d+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A way to people; as text it has nothing of a URL but its host, and of a command nothing but its program.
+    """A way to people; as text it has nothing of a URL but its host, and of a command nothing but its program."""
 
-    Args:
-        kind: "webhook", "slack", "teams", "github", "gitlab" or "command".
-        target: a URL or the variable that holds it, as "$TFPERF_WEBHOOK"; a project; or a command.
-        owner: whose events it gets; "" for those of all owners without a channel of their own.
-    """
-
-    kind: str
-    target: str = field(repr=False)
-    owner: str = ""
+    kind: str  # "webhook", "slack", "teams", "github", "gitlab" or "command"
+    target: str = field(repr=False)  # a URL or the variable that holds it, "$TFPERF_WEBHOOK"; a project; or a command
+    owner: str = ""  # whose events it gets; "" for those of all owners without a channel of their own
 
     def __str__(self) -> str:
         if self.kind == "command":

@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.lines import one_line, shortened, without_passwords
 
-SCHEMA: Final = 1
-"""The version of a notification's JSON; it changes where a field is removed or means something else."""
+SCHEMA: Final = 1  # the version of a notification's JSON; it changes where a field is removed or means something else
 
 
 class EventKind(StrEnum):
@@ -40,44 +39,28 @@ class Topic(NamedTuple):
     figure: str
 
 
-OVER: Final = (EventKind.RECOVERED, EventKind.GONE)
-"""The kinds of events after which nothing of their topic is left."""
+OVER: Final = (EventKind.RECOVERED, EventKind.GONE)  # the kinds of events after which nothing of their topic is left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A fact about a test or a machine that is news.
-
-    Args:
-        kind: the kind of news.
-        machine: the machine's key.
-        test: pytest's node id; "" for the machine as a whole.
-        figure: "throughput" or another figure's name, "throughput drift" for a loss that lasts over sessions; of a
-            machine "software", "machine", "together", "drift" or "heartbeat"; "" for whether it could be measured.
-        headline: the fact in one line.
-        change: as a `Verdict` has it: -0.13 for 13 % slower, of other figures in their unit; None where not known.
-        interval: its 95 % confidence interval; None where it is not known.
-        owner: of the test; "" for none.
-        acknowledged_until: the last day of its acknowledgement, as "2027-01-15"; "" where it has none.
-        commit: the git commit of the tests' repository; "" where it is not known.
-        rerun: the command that measures the test again; "" for a machine.
-        time: of the measurement, ISO 8601 with its zone.
-        since: the time of the first event of this topic that the channel was told of; "" before it is told.
-    """
+    """A fact about a test or a machine that is news."""
 
     kind: EventKind
-    machine: str
-    headline: str
-    test: str = ""
+    machine: str  # the machine's key
+    headline: str  # the fact in one line
+    test: str = ""  # pytest's node id; "" for the machine as a whole
+    # "throughput" or another figure's name, "throughput drift" for a loss that lasts over sessions; of a machine
+    # "software", "machine", "together", "drift" or "heartbeat"; "" for whether it could be measured.
     figure: str = ""
-    change: float | None = None
-    interval: tuple[float, float] | None = None
-    owner: str = ""
-    acknowledged_until: str = ""
-    commit: str = ""
-    rerun: str = ""
-    time: str = ""
-    since: str = ""
+    change: float | None = None  # as in `Verdict`: -0.13 for 13 % slower, or in its figure's unit; None: not known
+    interval: tuple[float, float] | None = None  # its 95 % confidence interval; None where it is not known
+    owner: str = ""  # of the test; "" for none
+    acknowledged_until: str = ""  # the last day of its acknowledgement, as "2027-01-15"; "" where it has none
+    commit: str = ""  # the git commit of the tests' repository; "" where it is not known
+    rerun: str = ""  # the command that measures the test again; "" for a machine
+    time: str = ""  # of the measurement, ISO 8601 with its zone
+    since: str = ""  # the time of the first event of this topic that the channel was told of; "" before it is told
 
     @property
     def topic(self) -> Topic:
@@ -87,17 +70,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What a channel is told at once.
+    """What a channel is told at once."""
 
-    Args:
-        session: the session's id; "" where there is none, as for a silent machine.
-        events: the news, at least one event.
-        open: all that the channel was told of, these events included, and that is not over.
-    """
-
-    session: str
-    events: tuple[Event, ...]
-    open: tuple[Event, ...] = ()
+    session: str  # the session's id; "" where there is none, as for a silent machine
+    events: tuple[Event, ...]  # the news, at least one event
+    open: tuple[Event, ...] = ()  # all that the channel was told of, these events included, and that is not over
 
     def to_json(self) -> dict[str, Any]:
         """Return what webhooks and commands get, without passwords; docs/notifications.md describes it."""
@@ -114,10 +91,8 @@ class Notification:
 def untold(events: Iterable[Event], told: Mapping[Topic, Event]) -> list[Event]:
     """Return the news among the facts of a session.
 
-    Args:
-        events: the facts, one of a topic: RECOVERED for all that is well, GONE for what no longer exists, and the
-            others as if nobody knew of them.
-        told: what the channel was last told of each topic that is not over.
+    Of each topic there is one: RECOVERED for all that is well, GONE for what no longer exists, and the others as if
+    nobody knew of them. `told` is what the channel was last told of each topic that is not over.
     """
     news = []
     for event in events:

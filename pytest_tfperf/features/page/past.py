@@ -43,23 +43,14 @@ class SeriesKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The history of the reported tests, in the order of time, with the reported session itself.
+    """The history of the reported tests, in the order of time, with the reported session itself."""
 
-    Args:
-        sessions: id -> the latest result of the session, oldest session first.
-        series: throughput and other figures of each test, one result for each session, oldest first.
-        changes: lasting changes of tests and machines, oldest first.
-        previous: one measurement of each machine's session before, for its environment.
-        unread: a sentence about rows of the history that can't be read; "" if all can.
-        trial: a sentence about the last trial of the gate on one of these machines; "" for none.
-    """
-
-    sessions: Mapping[str, PastResult]
-    series: Mapping[SeriesKey, list[PastResult]]
-    changes: Sequence[LastingChange] = ()
-    previous: Sequence[Measurement] = ()
-    unread: str = ""
-    trial: str = ""
+    sessions: Mapping[str, PastResult]  # id -> the latest result of the session, oldest session first
+    series: Mapping[SeriesKey, list[PastResult]]  # of each throughput and figure, one result a session, oldest first
+    changes: Sequence[LastingChange] = ()  # lasting changes of tests and machines, oldest first
+    previous: Sequence[Measurement] = ()  # one measurement of each machine's session before, for its environment
+    unread: str = ""  # a sentence about rows of the history that can't be read; "" if all can
+    trial: str = ""  # a sentence about the last trial of the gate on one of these machines; "" for none
 
     @classmethod
     def of(cls, past: Iterable[PastResult], now: Sequence[Measurement], **more: Any) -> Past:
@@ -114,9 +105,7 @@ class Past:
         return {result.machine: result for result in sorted(last_results, key=lambda result: moment(result.time))}
 
 
-_MOST_POINTS: Final = 366
-"""Sessions that a test's series shows: a year of nights."""
-
+_MOST_POINTS: Final = 366  # sessions that a test's series shows: a year of nights
 _MOST_POINTS_IN_ALL: Final = 100_000
 _LEAST_POINTS: Final = 30
 

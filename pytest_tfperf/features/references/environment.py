@@ -50,19 +50,12 @@ from pytest_tfperf.workers.processes import Interpreter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceEnvironment:
-    """A Python with the packages, and the user's code at the commit, of recorded baselines.
+    """A Python with the packages, and the user's code at the commit, of recorded baselines."""
 
-    Args:
-        name: its name in `tfperf reference list`, or the text given to --tfperf-reference.
-        python: the interpreter, an absolute path.
-        checkout: the user's code; None for the current code.
-        is_named: --tfperf-reference names it: the user maintains it, and `tfperf reference` does not know it.
-    """
-
-    name: str
-    python: Path
-    checkout: Checkout | None = None
-    is_named: bool = False
+    name: str  # its name in `tfperf reference list`, or the text given to --tfperf-reference
+    python: Path  # the interpreter, an absolute path
+    checkout: Checkout | None = None  # the user's code; None for the current code
+    is_named: bool = False  # --tfperf-reference names it: the user maintains it, no `tfperf reference` knows it
 
     @property
     def interpreter(self) -> Interpreter:
@@ -139,10 +132,8 @@ def _next_step(environment: ReferenceEnvironment) -> str:
 class ReferenceLaunchers:
     """The reference environments of a session's baselines.
 
-    Args:
-        find: returns the environment that serves a baseline; raises TfperfError if there is none.
-        root: pytest's rootdir.
-        baselines: the folder for the locks of new baselines.
+    `find` returns the environment that serves a baseline, and raises a TfperfError if there is none. `baselines` is the
+    folder for the locks of new baselines.
     """
 
     def __init__(
@@ -240,20 +231,13 @@ class ReferenceLaunchers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An environment as `tfperf reference list` shows it.
-
-    Args:
-        fault: why it can't be used, and the next step; "" if it can.
-        lock: None if its creation was interrupted.
-        commits: those whose code it has.
-        rows: number of baselines that it serves.
-    """
+    """An environment as `tfperf reference list` shows it."""
 
     name: str
-    fault: str
-    lock: Lock | None
-    commits: tuple[str, ...]
-    rows: int
+    fault: str  # why it can't be used, and the next step; "" if it can
+    lock: Lock | None  # None if its creation was interrupted
+    commits: tuple[str, ...]  # those whose code it has
+    rows: int  # number of baselines that it serves
     bytes: int
 
 
@@ -263,10 +247,7 @@ class ReferenceStore:
 
     Each has a virtual environment, `venv/`, and the code of each commit, `source/<commit>/`.
 
-    Args:
-        folder: tfperf's own folder, `.tfperf`.
-        baselines: the folder of the locks.
-        root: the project, a folder in a git repository.
+    `folder` is tfperf's own, `baselines` that of the locks, and `root` the project, a folder in a git repository.
     """
 
     def __init__(self, folder: Path, *, baselines: Path, root: Path) -> None:

@@ -19,12 +19,8 @@ from pytest_tfperf.reports.table import Columns, aligned, table
 MOST_FALSE: Final = 0.15
 """A gate may block where its rate of false failures is below this by its upper bound: 0 of 20 sessions, or 1 of 30."""
 
-LEAST_FOUND: Final = 0.8
-"""The share of the losses that a gate must find in their first session."""
-
-LEAST_WITH_LOSSES: Final = 10
-"""The least sessions with losses."""
-
+LEAST_FOUND: Final = 0.8  # the share of the losses that a gate must find in their first session
+LEAST_WITH_LOSSES: Final = 10  # the least sessions with losses
 _OF_SESSIONS: Final = 0.95  # the confidence of each bound
 _OF_LOSSES: Final = 0.975
 _ALIKE: Final = 0.05  # the correlation between the sessions' findings: they share the errors of the baselines
@@ -54,52 +50,32 @@ class Gate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestNoise:
-    """How a test varied over the sessions in which nothing slowed it down; fractions of the throughput.
-
-    Args:
-        scatter: the root mean square of its changes from the expected throughput; None for fewer than five.
-        holds: the tolerance that 99 of 100 sessions stay within; None as above.
-        tolerance: the accepted slowdown; None where any is accepted.
-        is_too_noisy: whether `holds` reaches the loss that is to be found.
-        clocks_mhz: the lowest and the highest clock, where clocks varied by half as much as the throughput, or more.
-        disturbed: the kinds that disturbed it in a quarter of the sessions, or in more; kind -> sessions.
-    """
+    """How a test varied over the sessions in which nothing slowed it down; fractions of the throughput."""
 
     sessions: int
-    scatter: float | None = None
-    holds: float | None = None
-    tolerance: float | None = None
-    is_too_noisy: bool = False
+    scatter: float | None = None  # root mean square of its changes from the expected throughput; None below five
+    holds: float | None = None  # the tolerance that 99 of 100 sessions stay within; None as above
+    tolerance: float | None = None  # the accepted slowdown; None where any is accepted
+    is_too_noisy: bool = False  # whether `holds` reaches the loss that is to be found
     is_input_bound: bool = False
-    clocks_mhz: tuple[float, float] | None = None
-    disturbed: Mapping[DisturbanceKind, int] = field(default_factory=dict)
+    clocks_mhz: tuple[float, float] | None = None  # lowest and highest, if they varied half as much as the throughput
+    disturbed: Mapping[DisturbanceKind, int] = field(default_factory=dict)  # -> sessions; in a quarter of them or more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialAnswer:
-    """What a trial shows.
-
-    Args:
-        false_failures: sessions of unchanged code that failed.
-        losses: losses that were found; None where none was tried.
-        further: the further sessions of unchanged code that the rule needs, if none of them fails; 0 where enough ran.
-        further_losses: the further sessions with losses that the rule needs.
-        machine: sessions in which the machine was slower than when the baselines were recorded.
-        other_failures: the sessions in which each test failed, or could not be measured, for another reason than a
-            loss.
-        unfit: the tests that no gate should have: too noisy, without a baseline, or often among `other_failures`.
-    """
+    """What a trial shows."""
 
     gate: Gate
-    false_failures: Rate
-    losses: Rate
-    further: int
-    further_losses: int
+    false_failures: Rate  # sessions of unchanged code that failed
+    losses: Rate  # losses that were found; None where none was tried
+    further: int  # sessions of unchanged code that the rule needs, if none of them fails; 0 where enough ran
+    further_losses: int  # the further sessions with losses that the rule needs
     not_counted: int
-    machine: int
+    machine: int  # sessions in which the machine was slower than when the baselines were recorded
     tests: Mapping[str, TestNoise]
-    other_failures: Mapping[str, int] = field(default_factory=dict)
-    unfit: tuple[str, ...] = ()
+    other_failures: Mapping[str, int] = field(default_factory=dict)  # sessions in which each test failed otherwise
+    unfit: tuple[str, ...] = ()  # to be gated: too noisy, without a baseline, or often among `other_failures`
 
 
 def rate(count: int, of: int, independent: float | None = None, confidence: float = _OF_SESSIONS) -> Rate:

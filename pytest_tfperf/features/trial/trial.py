@@ -14,56 +14,36 @@ from pytest_tfperf.core.session_verdicts import VerdictOn
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.stores import kept
 
-VERSION: Final = 1
-"""Of the kept file's form."""
-
-FOLDER: Final = "trial"
-"""The folder of a trial in that of the history."""
+VERSION: Final = 1  # of the kept file's form
+FOLDER: Final = "trial"  # the folder of a trial in that of the history
 
 _NOT_MEASURED: Final = (None, Outcome.INVALID)
-
 _NO_FAILURE: Final = (EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_MACHINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
-    """The result of a test in a session of a trial.
+    """The result of a test in a session of a trial."""
 
-    Args:
-        outcome: the test's, the worst of its figures'; None where nothing was judged.
-        throughput_outcome: of its throughput alone.
-        change: ln(throughput / expected throughput), without the common drift; None where it was not judged.
-        tolerance: the accepted slowdown, a positive fraction; None where any is accepted.
-        clock_mhz: the median clock of its GPUs, or else of the cores; None where the machine does not report it.
-    """
-
-    outcome: Outcome | None
-    throughput_outcome: Outcome | None = None
-    change: float | None = None
-    tolerance: float | None = None
+    outcome: Outcome | None  # the test's, the worst of its figures'; None where nothing was judged
+    throughput_outcome: Outcome | None = None  # of its throughput alone
+    change: float | None = None  # ln(throughput / expected throughput), without the common drift; None: not judged
+    tolerance: float | None = None  # the accepted slowdown, a positive fraction; None where any is accepted
     disturbances: tuple[DisturbanceKind, ...] = ()
     is_input_bound: bool = False
-    clock_mhz: float | None = None
+    clock_mhz: float | None = None  # the median of its GPUs, or else of the cores; None where it is not reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSession:
-    """A session of a trial.
+    """A session of a trial."""
 
-    Args:
-        slowed: the tests that lost throughput on purpose; empty for a session of unchanged code.
-        seconds: its duration; 0 where it is not known.
-        tests: the result of each test, by pytest's node id.
-        failing: the subjects of its own verdicts that were REGRESSED, as the machine's.
-        failed: the tests that failed or were errors for another reason than a loss, such as a crash.
-    """
-
-    slowed: tuple[str, ...] = ()
+    slowed: tuple[str, ...] = ()  # the tests that lost throughput on purpose; empty for a session of unchanged code
     status: int = 0
-    seconds: float = 0.0
-    tests: Mapping[str, TrialResult]
-    failing: tuple[VerdictOn, ...] = ()
-    failed: tuple[str, ...] = ()
+    seconds: float = 0.0  # its duration; 0 where it is not known
+    tests: Mapping[str, TrialResult]  # the result of each test, by pytest's node id
+    failing: tuple[VerdictOn, ...] = ()  # the subjects of its own verdicts that were REGRESSED, as the machine's
+    failed: tuple[str, ...] = ()  # the tests that failed or were errors for another reason than a loss, such as a crash
 
     @property
     def is_counted(self) -> bool:
@@ -106,34 +86,21 @@ class TrialSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A trial of one machine and some tests.
+    """A trial of one machine and some tests."""
 
-    Args:
-        date: ISO date of its last session.
-        machine: the machine's key; "" before the first session.
-        arguments: pytest's, which select the tests.
-        is_of_base: whether sessions compare the code with itself, as `--tfperf-base` does, in place of baselines.
-        slowdown: the fraction of the throughput that a slowed test loses.
-        same, slowed: the number of sessions asked for, without and with losses.
-        commit: the commit of the tests' repository, "" outside of one.
-        code: the files of the tests and of what they may load, and a digest of each.
-        tests: the tests with a baseline, which may be slowed down; none before they are known.
-        without_baseline: the tests that were measured and got no baseline.
-    """
-
-    date: str = ""
-    machine: str = ""
-    arguments: tuple[str, ...] = ()
-    is_of_base: bool = False
+    date: str = ""  # ISO date of its last session
+    machine: str = ""  # the machine's key; "" before the first session
+    arguments: tuple[str, ...] = ()  # pytest's, which select the tests
+    is_of_base: bool = False  # sessions compare the code with itself, as `--tfperf-base` does, in place of baselines
     is_of_history: bool = False
-    slowdown: float = 0.05
-    same: int = 20
-    slowed: int = 10
-    commit: str = ""
-    code: Mapping[str, str] = field(default_factory=dict)
+    slowdown: float = 0.05  # the fraction of the throughput that a slowed test loses
+    same: int = 20  # the number of sessions asked for, without losses
+    slowed: int = 10  # and with them
+    commit: str = ""  # the commit of the tests' repository, "" outside of one
+    code: Mapping[str, str] = field(default_factory=dict)  # the files of tests and of what they may load, and digests
     seed: int = 0
-    tests: tuple[str, ...] = ()
-    without_baseline: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()  # the tests with a baseline, which may be slowed down; none before they are known
+    without_baseline: tuple[str, ...] = ()  # the tests that were measured and got no baseline
     sessions: tuple[TrialSession, ...] = ()
 
     def changed_code(self, now: Mapping[str, str]) -> list[str]:
