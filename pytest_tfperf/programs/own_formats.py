@@ -81,8 +81,7 @@ class OwnLines:
             return None
         value, group = found.number, "rate" if self._field else self._group
         if value is None:
-            what = f"the group {group} has {found.text!r:.40}, which is no number"
-            return None if self._field else Unread(what)
+            return None if self._field else Unread(f"the group {group} has {found.text!r:.40}, which is no number")
         match group:
             case "rate":
                 return Reading(Kind.RATE, value, loss=found.loss)
@@ -221,8 +220,7 @@ class FigureLines:
 
     Args:
         figures: all figures of the task; measured figures are passed over.
-        loss_reading: the number of the reading whose loss counts, from 1, as each run has at least so many; None where
-            each run is read to its end, so that the last loss counts.
+        loss_reading: the number of the reading whose loss counts, from 1; None for the last.
     """
 
     def __init__(self, figures: Sequence[Figure], loss_reading: int | None = None) -> None:
@@ -234,12 +232,7 @@ class FigureLines:
         self._last_step = -math.inf
 
     def take(self, line: str, reading: Reading | None = None, *, is_whole: bool = True) -> None:
-        """Keep the value of each figure that a line has.
-
-        Args:
-            line: as the program printed it.
-            reading: of the line, which may have a loss.
-            is_whole: the line has its end; fields and patterns are not searched in an unfinished line.
+        """Keep the value of each figure that a line has; fields and patterns are not searched in an unfinished line.
 
         Raises:
             Unreadable: the line has something that can't be the value of a figure.

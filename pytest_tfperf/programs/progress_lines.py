@@ -163,9 +163,6 @@ class Bars:
     The total of the first bar is that of training. Bars with another total, such as those of evaluation, are left out,
     and so are bars with the name of other work. Where the first bar may count epochs, around bars of steps, or show
     work before training, both are refused.
-
-    Args:
-        unit: the user's.
     """
 
     def __init__(self, unit: str) -> None:

@@ -131,18 +131,11 @@ def counters_in(line: str) -> frozenset[str]:
 
 
 class Unreadable(Exception):
-    """The output as a whole can't be read, or would be read wrongly.
-
-    Args:
-        fact: what is wrong with it.
-        next_step: for the user.
-        lines: the lines of the output that show it.
-    """
+    """The output as a whole can't be read, or would be read wrongly, as some of its lines show."""
 
     def __init__(self, fact: str, next_step: str, lines: Iterable[str] = ()) -> None:
         super().__init__(fact)
-        self.fact = fact
-        self.next_step = next_step
+        self.fact, self.next_step = fact, next_step
         self.lines = tuple(Line(line, kind=LineKind.LOG) for line in lines)
 
 
