@@ -247,15 +247,13 @@ class FigureLines:
                 value = self._found(figure, line) if is_whole else None
             else:
                 value = _loss_of(figure, line, reading, is_whole=is_whole)
-            if value is not None:
-                self._keep(figure, _Printed(value, own_step, self._step))
-
-    def _keep(self, figure: Figure, printed: _Printed) -> None:
-        values = self._values[figure.name]
-        # A progress line is drawn once more when it ends.
-        if not figure.is_read and values and printed.own_step is not None and printed.own_step == values[-1].own_step:
-            values.pop()
-        values.append(printed)
+            if value is None:
+                continue
+            values = self._values[figure.name]
+            # A progress line is drawn once more when it ends.
+            if not figure.is_read and values and own_step is not None and own_step == values[-1].own_step:
+                values.pop()
+            values.append(_Printed(value, own_step, self._step))
 
     @property
     def are_complete(self) -> bool:

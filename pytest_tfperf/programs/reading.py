@@ -135,7 +135,8 @@ class Unreadable(Exception):
 
     def __init__(self, fact: str, next_step: str, lines: Iterable[str] = ()) -> None:
         super().__init__(fact)
-        self.fact, self.next_step = fact, next_step
+        self.fact = fact
+        self.next_step = next_step
         self.lines = tuple(Line(line, kind=LineKind.LOG) for line in lines)
 
 
