@@ -234,8 +234,7 @@ class CommandWindows:
         while (data := program.read(min(_POLL_SECONDS, self._silence_left))) != b"":
             before, now = printed_at, self._clock()
             if self._silence_left <= 0:
-                printed, read = printed_at > self._advanced_at, read_at > self._advanced_at
-                raise self._silent(printed=printed, read=read)
+                raise self._silent(printed=printed_at > self._advanced_at, read=read_at > self._advanced_at)
             if data is None:
                 self._require_reading(now, has_read=read_at > -math.inf)
                 continue

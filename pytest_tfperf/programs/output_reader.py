@@ -375,11 +375,7 @@ class StepOrder:
         self._lines = self._advanced = self._repeated = self._disordered = 0
 
     def take(self, step: float, line: str, form: str) -> None:
-        """Add a line's step. Only lines of one form repeat a step; the form is "" for a line that may be drawn again.
-
-        Raises:
-            Unreadable: several processes print into one output.
-        """
+        """Add a line's step. Only lines of one form repeat it; the form is "" for a line that may be drawn again."""
         last, self._step = self._step, step
         last_line, self._line = self._line, line
         self._lines += 1

@@ -21,14 +21,10 @@ class WindowAggregator:
     Rates within one window are averaged as if each stood for the same work, because a program that buffers its output
     prints many at once. Windows are weighted by the time that they took. So all windows together give all examples over
     all seconds, whether the program prints every ten steps or every ten seconds.
-
-    Args:
-        now: when the program was started, in seconds.
-        least_seconds: the shortest window.
     """
 
     def __init__(self, now: float, examples_per_step: int, least_seconds: float) -> None:
-        self._begin = now
+        self._begin = now  # in seconds: when the program was started, and then the end of the last window
         self._examples_per_step = examples_per_step
         self._least_seconds = least_seconds
         self._counts = False
@@ -145,9 +141,6 @@ class Counter:
         """The steps and seconds to add; None for a line that is printed again, or begins anew.
 
         A line that `is_of_training`, and so not of evaluation, may run at any speed.
-
-        Raises:
-            Unreadable: the counter runs at two speeds in turn.
         """
         before = self._before
         if before is not None and step == before[0]:
