@@ -31,16 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     session_settings.forget()
     try:
-        commands = parser()
-    except TfperfError as error:  # of pytest's ini file, which has defaults
-        output.warn(str(error))
-        return EXIT_USAGE
-    try:
-        parsed, unknown = commands.parse_known_args(arguments)
+        parsed, unknown = parser().parse_known_args(arguments)
         if unknown:  # parse_args would print the usage of `tfperf` itself, without the options of the command
             parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as ended:  # argparse has printed the error, or the help
         return EXIT_USAGE if ended.code else EXIT_GREEN
+    except TfperfError as error:  # of pytest's ini file, which has defaults
+        output.warn(str(error))
+        return EXIT_USAGE
     return _guarded(parsed)
 
 
@@ -140,8 +138,9 @@ def render(topology: Topology) -> list[str]:
     """Machine and host, GPUs, the matrix with CPU and NUMA affinity, and a legend; without GPUs, the reason."""
     if not topology.gpus:
         return _head(topology)
+    gpus = aligned([[label, *_facts(gpu)] for label, gpu in zip(_labels(topology.gpus), topology.gpus, strict=True)])
     legend = ["Legend", *(f"  {word:<4} = {meaning}" for word, meaning in _LEGEND)]
-    return paragraphs(_head(topology), _gpus(topology.gpus), _matrix(topology), legend)
+    return paragraphs(_head(topology), gpus, _matrix(topology), legend)
 
 
 def _head(topology: Topology) -> list[str]:
@@ -160,11 +159,6 @@ def _head(topology: Topology) -> list[str]:
         *(("note", note) for note in topology.notes),
     ]
     return [f"{label:<8} {text}" for label, text in lines]
-
-
-def _gpus(gpus: Sequence[Gpu]) -> list[str]:
-    rows = [[label, *_facts(gpu)] for label, gpu in zip(_labels(gpus), gpus, strict=True)]
-    return aligned(rows)
 
 
 def _facts(gpu: Gpu) -> list[str]:

@@ -114,31 +114,6 @@ _COLUMNS = Columns(
 )
 
 
-class _Measured:
-    """The results of one workload on one machine: the last of them, and the values of all.
-
-    Values that are INVALID or slowed on purpose count only where there are no others.
-    """
-
-    def __init__(self) -> None:
-        self.last: PastResult | None = None
-        self._values: dict[tuple[str, bool], array[float]] = {}
-
-    def add(self, result: PastResult) -> None:
-        is_valid = result.outcome is not Outcome.INVALID and not result.is_slowed_on_purpose
-        self._values.setdefault((result.unit, is_valid), array("d")).append(result.value)
-        self.last = result
-
-    def __len__(self) -> int:
-        return sum(map(len, self._values.values()))
-
-    @property
-    def median(self) -> float:
-        """Of the values in the unit of the last."""
-        unit = self.last.unit if self.last else ""
-        return statistics.median(self._values.get((unit, True)) or self._values[unit, False])
-
-
 def by_workload(
     results: Iterable[PastResult],
     width: int | None = None,
@@ -155,16 +130,21 @@ def by_workload(
         width: the terminal's, None for no limit.
         figures_of: the figures of a result's test in its session.
     """
-    groups: dict[tuple[str, str, str], _Measured] = defaultdict(_Measured)
+    values: dict[tuple[str, str, str], dict[tuple[str, bool], array[float]]] = defaultdict(dict)
+    lasts: dict[tuple[str, str, str], PastResult] = {}
     named: dict[tuple[str, str], None] = {}
     for result in results:
-        groups[result.machine, result.workload, result.topology].add(result)
+        group = result.machine, result.workload, result.topology
+        is_valid = result.outcome is not Outcome.INVALID and not result.is_slowed_on_purpose
+        values[group].setdefault((result.unit, is_valid), array("d")).append(result.value)
+        lasts[group] = result
         named[result.workload, result.name] = None
     names = shown_names(named)
     rows = []
-    for (machine, workload, topology), measured in sorted(groups.items()):
-        last, median = measured.last, measured.median
-        assert last is not None, "a group has a result"
+    for (machine, workload, topology), measured in sorted(values.items()):
+        last = lasts[machine, workload, topology]
+        # Values that are INVALID or slowed on purpose count only where there are no others.
+        median = statistics.median(measured.get((last.unit, True)) or measured[last.unit, False])
         figure = _figure_to_blame(last, figures_of) if last.test_outcome != last.outcome_word else None
         rows.append(
             {
@@ -172,7 +152,7 @@ def by_workload(
                 "machine": machine,
                 "workload": names[workload, last.name],
                 "topology": topology,
-                "measured": str(len(measured)),
+                "measured": str(sum(map(len, measured.values()))),
                 "median": rate(median),
                 "last": rate(last.value),
                 "unit": f"{last.unit}/s",

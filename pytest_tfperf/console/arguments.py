@@ -78,11 +78,7 @@ def folder(setting: Setting[Path], what: str) -> argparse.ArgumentParser:
 
 
 def history_place(*, is_action: bool = False) -> argparse.ArgumentParser:
-    """A parent parser with the option that `open_history` reads.
-
-    Args:
-        is_action: for a subcommand of a command that has the same option, whose value must not be overwritten.
-    """
+    """A parent parser with the option that `open_history` reads; an action keeps the value of its command."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--history",
@@ -103,9 +99,8 @@ def open_history(arguments: argparse.Namespace) -> History:
     """
     from pytest_tfperf.stores.history import History
 
-    place: str = arguments.history
     if "opened" not in arguments:  # open it once, so that `unread` counts a row once
-        arguments.opened = History(place_of(place))
+        arguments.opened = History(place_of(arguments.history))
     history: History = arguments.opened
     return history
 
@@ -127,25 +122,15 @@ def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parsed
 
 
-def date_or_age(text: str) -> datetime:
+def date_or_age(text: str, later: timedelta = timedelta()) -> datetime:
     """Parse a date, a time, or an age in hours, days or weeks. Without a zone it is in local time.
 
     Raises:
         argparse.ArgumentTypeError: the text is none of these.
     """
-    return _parsed(text)
-
-
-def end(text: str) -> datetime:
-    """Like `date_or_age`, but a date stands for the end of its day."""
-    is_date = re.fullmatch(r"\d{4}-\d{2}-\d{2}", text)
-    return _parsed(text, timedelta(days=1) if is_date else timedelta())
-
-
-def _parsed(text: str, later: timedelta = timedelta()) -> datetime:
     try:
         if age := re.fullmatch(r"(\d+)([hdw])", text):
-            return datetime.now().astimezone() - int(age[1]) * _AGES[age[2]]
+            return datetime.now().astimezone() - timedelta(hours=int(age[1]) * _HOURS[age[2]])
         return (datetime.fromisoformat(text) + later).astimezone()  # a local day may have 23 or 25 hours
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
@@ -153,9 +138,13 @@ def _parsed(text: str, later: timedelta = timedelta()) -> datetime:
         ) from None
 
 
-_AGES: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+def end(text: str) -> datetime:
+    """Like `date_or_age`, but a date stands for the end of its day."""
+    is_date = re.fullmatch(r"\d{4}-\d{2}-\d{2}", text)
+    return date_or_age(text, timedelta(days=1) if is_date else timedelta())
 
 
+_HOURS: Final = {"h": 1, "d": 24, "w": 7 * 24}
 _MOST_NAMED: Final = 10
 LATEST: Final = ("latest", "previous")  # names of sessions, the last session first
 

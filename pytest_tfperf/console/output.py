@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final, NoReturn, TextIO
 
 from pytest_tfperf.lines import Line, csv_cell, one_line, printable, rendered, short_lines
@@ -26,15 +26,7 @@ SILENT_SECONDS: Final = 25.0
 """A command that is silent for longer says that it still runs: people take one that is silent for 30 s for stuck."""
 
 
-@dataclass
-class _Output:
-    """When a command last printed something, and the state of the session that it runs."""
-
-    at: float = 0.0
-    state: str = ""
-
-
-_LATEST: Final = _Output()
+_LATEST: Final = SimpleNamespace(at=0.0, state="")  # when a command last printed, and the state of its session
 
 
 class Parser(argparse.ArgumentParser):

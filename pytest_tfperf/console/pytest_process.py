@@ -42,7 +42,7 @@ def run_pytest(
     SIGTERM, on which it ends the session in order.
 
     Args:
-        arguments: of pytest.
+        arguments: pytest's own.
         told: `slowed` or `bisect_step` of the session's `Settings`, as JSON has them.
         outputs: the settings that name where results go; they are left at their defaults.
         each_line: gets each line of the output as soon as it is printed.

@@ -6,10 +6,9 @@ import configparser
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting, T, variable
 from pytest_tfperf.errors import TfperfError, worded
@@ -18,17 +17,11 @@ FILES: Final = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyp
 """The files in which pytest looks for its configuration, in its order."""
 
 
-@dataclass(frozen=True, slots=True)
-class IniFile:
-    """The file that pytest, called in a folder, reads its settings from.
+class IniFile(NamedTuple):
+    """The file that pytest, called in a folder, reads its settings from."""
 
-    Args:
-        path: the file, whose folder is pytest's `rootdir`.
-        values: its settings for pytest.
-    """
-
-    path: Path
-    values: Mapping[str, str]
+    path: Path  # its folder is pytest's `rootdir`
+    values: Mapping[str, str]  # its settings for pytest
 
     def lines_for(self, settings: Mapping[str, str]) -> list[str]:
         """The lines of missing settings, below the section's header; [] if none is missing."""
@@ -63,18 +56,15 @@ def _values(text: str, path: Path) -> dict[str, Any]:
     """Pytest's settings in a file."""
     try:
         if path.suffix == ".toml":
-            return _toml_values(tomllib.loads(text), path)
+            document = tomllib.loads(text)
+            table = (document.get("tool", {}) if path.name == "pyproject.toml" else document).get("pytest", {})
+            return dict(table.get("ini_options", table))
         parser = configparser.ConfigParser(interpolation=None, strict=True)
         parser.read_string(text)
     except (tomllib.TOMLDecodeError, configparser.Error) as error:
         raise TfperfError(f"{path} can't be parsed: {error}", next_step="Repair it first") from None
     section = _headers(path)[0].strip("[]")
     return dict(parser[section]) if parser.has_section(section) else {}
-
-
-def _toml_values(document: dict[str, Any], path: Path) -> dict[str, Any]:
-    table = document.get("tool", {}).get("pytest", {}) if path.name == "pyproject.toml" else document.get("pytest", {})
-    return dict(table.get("ini_options", table))
 
 
 def _headers(path: Path) -> list[str]:
@@ -96,8 +86,12 @@ def root() -> Path:
     Raises:
         TfperfError: the file can't be read or parsed.
     """
-    ini = _read(Path.cwd())
-    return ini.path.parent if ini else _root_without_settings(Path.cwd())
+    here = Path.cwd()
+    if ini := _read(here):
+        return ini.path.parent
+    # As pytest's `determine_setup` chooses it: the nearest pyproject.toml, else the nearest setup.py.
+    marked = (base for name in ("pyproject.toml", "setup.py") for base in _upwards(here) if (base / name).is_file())
+    return next(marked, here)
 
 
 def setting(wanted: Setting[T]) -> T:
@@ -129,12 +123,6 @@ def forget() -> None:
 
 
 _read = cache(ini_file)  # each command reads several settings
-
-
-def _root_without_settings(folder: Path) -> Path:
-    """As pytest's `determine_setup` chooses it: the nearest pyproject.toml, else the nearest setup.py."""
-    marked = (base for name in ("pyproject.toml", "setup.py") for base in _upwards(folder) if (base / name).is_file())
-    return next(marked, folder)
 
 
 def _upwards(folder: Path) -> tuple[Path, ...]:
