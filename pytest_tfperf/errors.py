@@ -88,9 +88,7 @@ class NotInstalled(WorkloadError):
 class NotEnoughDevices(TfperfError):
     """The machine has fewer (or less equal) devices than a test asks for; the plugin skips.
 
-    Args:
-        fact: the devices that are needed, and those that there are.
-        wanted: the number of GPUs asked for; 0 if something else is missing.
+    `wanted` is the number of GPUs asked for; 0 if something else is missing.
     """
 
     def __init__(self, fact: str, wanted: int = 0, *, next_step: str = "") -> None:
@@ -159,12 +157,7 @@ class Lack(StrEnum):
 class NotCompared(TfperfError):
     """The other side of a comparison can't run this test, so this side is measured alone.
 
-    Args:
-        lack: the reason.
-        output: the end of its output, where its code fails.
-        what: what it lacks, or how its code fails.
-        side: its name.
-        brief: as in a `TfperfError`.
+    `what` it lacks, or how its code fails; then `output` is the end of its output.
     """
 
     def __init__(self, lack: Lack, *output: Line, what: object = "", side: str = "", brief: str = "") -> None:
@@ -173,11 +166,7 @@ class NotCompared(TfperfError):
 
 
 class Failure(AssertionError):
-    """A test was measured, and its outcome fails it.
-
-    Args:
-        lines: the message.
-    """
+    """A test was measured, and its outcome fails it."""
 
     def __init__(self, *lines: Line | str) -> None:
         self.lines = list(lines_of(*lines))
@@ -201,11 +190,8 @@ class ThroughputRegression(Failure):
 def worded(path: object, verb: str, next_step: str = "", *, kind: type[TfperfError] = TfperfError) -> Iterator[None]:
     """Raise an error of the system, or text that is not UTF-8, as "PATH can't be read: REASON. NEXT STEP".
 
-    Args:
-        path: the file or folder.
-        verb: "read", "written" or "run".
-        next_step: the advice, but where the disk is full, or a file is in the way of what is to be written.
-        kind: the type of the error.
+    The verb is "read", "written" or "run". Where the disk is full, or a file is in the way of what is to be written,
+    there is another next step.
     """
     try:
         yield

@@ -231,17 +231,12 @@ class Line:
     r"""A line of a report or an error.
 
     It is one line whatever names from elsewhere it repeats: their line ends become `\n`.
-
-    Args:
-        text: spaces at its beginning are its indent.
-        label: its subject, in a column before the text; None for a line without this column.
-        note: a remark in brackets behind a command.
     """
 
-    text: str
-    label: str | None = None
+    text: str  # spaces at its beginning are its indent
+    label: str | None = None  # its subject, in a column before the text; None for a line without this column
     kind: LineKind = LineKind.TEXT
-    note: str = ""
+    note: str = ""  # a remark in brackets behind a command
 
     def __post_init__(self) -> None:
         for name in ("text", "note"):

@@ -159,7 +159,14 @@ class Command:
 
     def __post_init__(self) -> None:
         name = self.name
-        _require_name(name)
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise WorkloadError(
+                f"name={name!r:.120} must be at most 100 letters, digits, '.', '_' and '-': it is the key of a baseline"
+            )
+        if _LIKE_A_WORKLOAD.search(name):
+            raise WorkloadError(
+                f"name={name!r} reads like a workload's id, as in 'resnet50-b64-replicated-device': give another name"
+            )
         if not isinstance(self.unit, str) or not self.unit.endswith("/s") or not is_unit(self.counted):
             raise WorkloadError(
                 f"{name}: unit={self.unit!r:.80}: write what is counted in a second, as in 'images/s' or 'tokens/s'"
@@ -249,14 +256,3 @@ def parse_subject(id: str) -> Subject:
         if not _NAME.fullmatch(id) or _LIKE_A_WORKLOAD.search(id):
             raise
     return Command.parse(id)
-
-
-def _require_name(name: object) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise WorkloadError(
-            f"name={name!r:.120} must be at most 100 letters, digits, '.', '_' and '-': it is the key of a baseline"
-        )
-    if _LIKE_A_WORKLOAD.search(name):
-        raise WorkloadError(
-            f"name={name!r} reads like a workload's id, as in 'resnet50-b64-replicated-device': give another name"
-        )

@@ -301,11 +301,7 @@ BUILT_IN: Final = tuple(name for name in _BUILT_IN if name != RATE)
 
 
 def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
-    """Return the figures that a test asks for with `also=`.
-
-    Args:
-        asked: the argument: names of built-in figures, and `Figure`s.
-        of_a_program: whether it is for a user's own program, which can print figures of its own.
+    """Return the figures that a test asks for with `also=`: names of built-in figures, and `Figure`s.
 
     Raises:
         WorkloadError: an unknown or repeated name, or an object that is no figure; says what to write.
@@ -328,9 +324,7 @@ def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
 def at_fixed_steps(name: str, place: str = "") -> str:
     """Return the next step where a program prints a figure at different steps in different runs.
 
-    Args:
-        name: the figure's name.
-        place: where a run printed it, as "at step 400", which gives the step to write.
+    `place` is where a run printed it, as "at step 400", which gives the step to write.
     """
     step = place.removeprefix("at step ")
     number = step if step.isdecimal() else "N"

@@ -201,14 +201,7 @@ class Measurement:
 
 
 class InvalidMeasurement(MeasurementError):
-    """A `MeasurementError` whose runs were all INVALID; `reports.invalid` words it.
-
-    Args:
-        verdict: INVALID, with its reason.
-        subject: the workload or command.
-        runs: the runs that led to the verdict, at least one.
-        where: as in a `MeasurementError`.
-    """
+    """A `MeasurementError` whose runs, at least one, were all INVALID; `reports.invalid` words it."""
 
     def __init__(self, verdict: Verdict, subject: Subject, runs: Sequence[Run], *, where: str = "") -> None:
         MeasurementError.__init__(self, f"{verdict.outcome}: {verdict.why}", where=where)

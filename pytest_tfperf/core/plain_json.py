@@ -32,13 +32,9 @@ _NO_NUMBERS = ("inf", "-inf", "nan")
 
 
 def build(cls: type[T], value: object, where: str, *, newer: bool = False) -> T:
-    """Build a dataclass from a JSON object; a field with a default may be missing.
+    """Build a dataclass from a JSON object, which errors call `where`; a field with a default may be missing.
 
-    Args:
-        cls: a frozen dataclass.
-        value: the object.
-        where: its name in errors.
-        newer: whether a newer version may have written it; its unknown fields are then left out.
+    Unknown fields are left out where a `newer` version may have written them.
 
     Raises:
         TfperfError: not an object, an unknown or missing field, or a value of the wrong type; names the path.

@@ -58,10 +58,8 @@ def largest(ops: Sequence[OpTime]) -> tuple[OpTime, ...]:
 def grown(now: Sequence[OpTime], before: Sequence[OpTime]) -> tuple[Growth, ...]:
     """Return the operations whose time grew most, `MOST_NAMED` at most.
 
-    An operation is identified by its name, because TensorFlow may run it by another kernel, of another type.
-
-    Args:
-        now, before: the operations that `largest` returns, now and then.
+    Both are as `largest` returns them. An operation is identified by its name, because TensorFlow may run it by another
+    kernel, of another type.
     """
     least = before[-1].seconds if len(before) >= MOST_KEPT else 0.0
     then, types = _by_name(before), {op.name: op.type for op in reversed(now)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -81,11 +81,8 @@ def least_share(limit: float, seconds: float) -> float:
     """Return the share of the time above which a state counts that polls read at a moment, as throttle reasons are.
 
     A poll stands for a second, and one poll of a run of three seconds is a third of it, though the state may have held
-    for a millisecond. So it must show in more than one poll, or in all of a run that has only one.
-
-    Args:
-        limit: the share that counts in a long run.
-        seconds: of the run.
+    for a millisecond. So it must show in more than one poll, or in all of a run that has only one. `limit` is the share
+    that counts in a long run.
     """
     return max(limit, min(_MORE_THAN_ONE_POLL_SECONDS / seconds, _NEARLY_ALWAYS))
 
@@ -109,6 +106,9 @@ class Telemetry:
 
 
 R = TypeVar("R", "GpuTelemetry", "Telemetry")
+
+# By the end of a field's name; a mean is weighted by time.
+_MERGES: Final[Mapping[str, Callable[[Any], float]]] = {"min": min, "max": max, "median": statistics.median}
 
 
 def merged(several: Iterable[Telemetry | None]) -> Telemetry | None:
@@ -153,14 +153,8 @@ def _merged_fact(name: str, values: Sequence[Any], seconds: Sequence[float]) -> 
                 sums[key] += share * weight
         largest = sorted(sorted(sums), key=sums.__getitem__, reverse=True)[:_MOST_ENTRIES]
         return {key: _rounded(sums[key] / math.fsum(seconds)) for key in largest}
-    match name.rpartition("_")[2]:
-        case "min":
-            return _rounded(min(values))
-        case "max":
-            return _rounded(max(values))
-        case "median":
-            return _rounded(statistics.median(values))
-    return _rounded(statistics.fmean(values, seconds))
+    merge = _MERGES.get(name.rpartition("_")[2])
+    return _rounded(merge(values) if merge else statistics.fmean(values, seconds))
 
 
 def _rounded(value: float) -> float:

@@ -1,8 +1,4 @@
-"""NVIDIA's management library (NVML), through nvidia-ml-py: sessions, queries, links, the state of GPUs, and explained
-errors.
-
-NVML opens no CUDA context, so asking leaves the GPUs as they are.
-"""
+"""NVIDIA's management library (NVML), through nvidia-ml-py: it opens no CUDA context, so the GPUs stay as they are."""
 
 from __future__ import annotations
 
@@ -244,7 +240,6 @@ def read_gpus(
     """The state of each GPU or MIG device; a fact that the driver does not report is None.
 
     Args:
-        nvml, handles: as `opened` gives them.
         other_process: returns the name of a process; "" if it is ours, None if there is no such process. None instead
             of it where NVML's pids can't be looked up (`gives_our_pids`): then other processes are not known.
     """

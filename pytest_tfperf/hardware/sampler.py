@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from heapq import nlargest
 from pathlib import Path
@@ -123,23 +123,14 @@ class ProcessSeconds(NamedTuple):
     reaped: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
-    """The kernel's counters at one moment.
-
-    Args:
-        monotonic_seconds: the time of the reading.
-        cpu: None where the kernel does not report it.
-        swapped_bytes: in and out of swap since boot, of the whole machine; None where the kernel does not report it.
-        processes: by pid, every process that we may see.
-        ours: pids of this process and of all that it started.
-    """
+class Counters(NamedTuple):
+    """The kernel's counters at one moment; None for one that it does not report."""
 
     monotonic_seconds: float
+    processes: Mapping[int, ProcessSeconds]  # by pid, every process that we may see
+    ours: frozenset[int]  # pids of this process and of all that it started
     cpu: CpuSeconds | None = None
-    swapped_bytes: int | None = None
-    processes: Mapping[int, ProcessSeconds]
-    ours: frozenset[int]
+    swapped_bytes: int | None = None  # in and out of swap since boot, of the whole machine
 
 
 class HostUsage:
@@ -285,21 +276,15 @@ def our_processes(root: int, besides: Collection[int] = ()) -> frozenset[int]:
 
 def process_name(pid: int) -> str | None:
     """ "python (pid 4711)"; None for a process that is gone."""
-    try:
+    with suppress(psutil.Error):
         return f"{psutil.Process(pid).name()} (pid {pid})"
-    except psutil.Error:
-        return f"another user's process (pid {pid})" if _is_hidden(pid) else None
-
-
-def _is_hidden(pid: int) -> bool:
-    """Whether a process runs that /proc hides (mount option hidepid); a signal tells it from one that is gone."""
     try:
-        os.kill(pid, 0)
+        os.kill(pid, 0)  # tells a process that /proc hides (mount option hidepid) from one that is gone
     except PermissionError:
-        return True
+        return f"another user's process (pid {pid})"
     except OSError:
-        return False
-    return False
+        pass
+    return None
 
 
 def pid_in(name: str) -> str:

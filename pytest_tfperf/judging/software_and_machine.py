@@ -46,21 +46,13 @@ MACHINE_TOLERANCE = Tolerance(-0.05, 0.05)
 
 @dataclass(frozen=True, slots=True)
 class ReferencePairs:
-    """One test's pairs with the reference environment, and its row.
+    """One test's pairs with the reference environment, and its row."""
 
-    Args:
-        baseline: the test's committed row.
-        noise: of fresh runs.
-        pairs: good pairs; a is the reference environment's run.
-        test: pytest's node id.
-        first_change: ln(images/s of the session's first run / the row).
-    """
-
-    baseline: Baseline
-    noise: Noise
-    pairs: Sequence[Pair]
-    test: str
-    first_change: float
+    baseline: Baseline  # the test's committed row
+    noise: Noise  # of fresh runs
+    pairs: Sequence[Pair]  # good pairs; a is the reference environment's run
+    test: str  # pytest's node id
+    first_change: float  # ln(images/s of the session's first run / the row)
 
 
 def wants_sentinels(drift: CommonDrift) -> bool:

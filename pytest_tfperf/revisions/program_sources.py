@@ -30,29 +30,17 @@ _SOME_SECONDS, _MUCH = 0.1, 0.1  # a program that is no Python and takes a tenth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The files of the user's repository, and the installed packages, that a program read.
+    """The files of the user's repository, and the installed packages, that a program read."""
 
-    Args:
-        files: files that it read or ran -> the path by which it named them, which may be a link; for a cached module
-            its source.
-        code: the part of `files` that was run, and not only read.
-        packages: top-level names that its Pythons loaded from installed packages -> a file of each.
-        programs: all programs that it ran, and scripts and archives that its Pythons ran elsewhere, but for those among
-            its temporary files.
-        began: when it was started, in seconds since 1970.
-        has_python: whether a Python reported.
-        unwatched: command line of a Python that did not report, or of another user's process; "" for none.
-        not_python: command line of a process that is no Python and does much of the work; "" for none.
-    """
-
-    files: Mapping[Path, Path]
-    code: frozenset[Path]
-    packages: Mapping[str, str]
+    files: Mapping[Path, Path]  # -> the path by which it named them, which may be a link; a cached module's source
+    code: frozenset[Path]  # the part of `files` that was run, and not only read
+    packages: Mapping[str, str]  # top-level names that its Pythons loaded from installed packages -> a file of each
+    # All programs that it ran, and scripts and archives that its Pythons ran elsewhere, but its temporary files.
     programs: frozenset[Path]
-    began: float
-    has_python: bool
-    unwatched: str = ""
-    not_python: str = ""
+    began: float  # when it was started, in seconds since 1970
+    has_python: bool  # whether a Python reported
+    unwatched: str  # command line of a Python that did not report, or of another user's process; "" for none
+    not_python: str  # command line of a process that is no Python and does much of the work; "" for none
 
 
 class SourceWatch:

@@ -45,17 +45,13 @@ def configure(devices: Devices, *, local_rank: int = 0) -> list[str]:
         NotEnoughDevices: TensorFlow sees fewer GPUs than `devices` needs.
     """
     if devices.kind is DeviceKind.CPU:
-        _configure_cpus(devices)
+        # A GPU that is visible would take the operations that have no device of their own.
+        tf.config.set_visible_devices([], "GPU")
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices.count)
     else:
         _configure_gpus(devices, local_rank)
     return [f"{devices.kind.value}:{i}" for i in range(devices.count)]
-
-
-def _configure_cpus(devices: Devices) -> None:
-    # A GPU that is visible would take the operations that have no device of their own.
-    tf.config.set_visible_devices([], "GPU")
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices.count)
 
 
 def load_cusolver(packages: Path) -> None:

@@ -28,7 +28,6 @@ _OUT_OF_MEMORY = re.compile(
 
 # CUDA has no code for the GPU: TensorFlow holds none, or PTX that the driver can't compile.
 _NO_CODE = re.compile(r"CUDA_ERROR_(INVALID_PTX|INVALID_HANDLE|NO_BINARY_FOR_GPU|UNSUPPORTED_PTX_VERSION)")
-_PTX_TOO_NEW = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
 
 # TensorFlow's collectives and cluster, and Horovod's Gloo, write this of a rank that is gone. A pipeline that reads
 # from another machine raises errors of the same types.
@@ -90,7 +89,7 @@ def hint(error: BaseException, driver_cuda: tuple[int, int] | None) -> str:
         return ""
     cuda = build.get("cuda_version", "")
     needed = tuple(int(part) for part in cuda.split(".")[:2] if part.isdecimal())
-    if _PTX_TOO_NEW in text or (driver_cuda is not None and driver_cuda < needed):
+    if "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in text or (driver_cuda is not None and driver_cuda < needed):
         knows = "" if driver_cuda is None else f", and this one knows CUDA {driver_cuda[0]}.{driver_cuda[1]}"
         return (
             f". This TensorFlow's code for the GPU must be compiled by a driver of CUDA {cuda or 'its version'} or "

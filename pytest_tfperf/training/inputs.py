@@ -42,7 +42,7 @@ def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineO
             kind = type(inputs).__name__
             raise WorkloadError(f"it returned {kind}, not a tf.data.Dataset or a batch such as (images, labels)")
         arrays = tf.nest.map_structure(np.asarray, without_lists(inputs))
-        _fixed_shapes(tf.nest.map_structure(_spec_of, arrays), spec)
+        _fixed_shapes(spec_of_batch(arrays), spec)
         return arrays
     shapes = _fixed_shapes(inputs.element_spec, spec)
     count = int(inputs.cardinality())
@@ -64,11 +64,9 @@ def spec_of_batch(inputs: tf.data.Dataset | Batch | PipelineOnly) -> Any:
     """The structure of a batch, a `tf.TensorSpec` for each array."""
     if isinstance(inputs, PipelineOnly):
         inputs = inputs.inputs
-    return inputs.element_spec if isinstance(inputs, tf.data.Dataset) else tf.nest.map_structure(_spec_of, inputs)
-
-
-def _spec_of(array: Any) -> tf.TensorSpec:
-    return tf.TensorSpec(array.shape, array.dtype)
+    if isinstance(inputs, tf.data.Dataset):
+        return inputs.element_spec
+    return tf.nest.map_structure(lambda array: tf.TensorSpec(array.shape, array.dtype), inputs)
 
 
 def count(workload: Workload, inputs: tf.data.Dataset | Batch, model: keras.Model) -> tuple[int, str]:
@@ -162,11 +160,7 @@ def shared(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> Callab
 
 @contextmanager
 def naming_its_end(workload: Workload) -> Iterator[None]:
-    """Replace TensorFlow's error if a `checked` dataset ends in the block.
-
-    Raises:
-        WorkloadError: it ended.
-    """
+    """Raise a WorkloadError in place of TensorFlow's error if a `checked` dataset ends in the block."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -201,11 +195,7 @@ def _widened(part: Any) -> tf.Tensor:
 
 
 def _fixed_shapes(given: Any, spec: InputSpec) -> list[tf.TensorShape]:
-    """The shapes of a batch's arrays, from the pipeline's spec and the model's.
-
-    Raises:
-        WorkloadError: they contradict each other, or both leave a size open.
-    """
+    """The shapes of a batch's arrays, from the pipeline's spec and the model's."""
     parts = tf.nest.flatten(given)
     if ragged := [part for part in parts if not isinstance(part, tf.TensorSpec)]:
         raise WorkloadError(
@@ -225,11 +215,7 @@ def _fixed_shapes(given: Any, spec: InputSpec) -> list[tf.TensorShape]:
 
 
 def _merged(given: Any, spec: InputSpec) -> list[tf.TensorShape]:
-    """The shapes of the pipeline's spec, with sizes that only the model knows.
-
-    Raises:
-        WorkloadError: the model takes another structure, or other arrays.
-    """
+    """The shapes of the pipeline's spec, with sizes that only the model knows."""
     wanted = spec.signature
     inputs, labels = (given[0], given[1:]) if isinstance(given, tuple) and given else (given, ())
     pairs = _pairs(inputs, wanted[0])

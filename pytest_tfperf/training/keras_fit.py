@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from itertools import repeat
 from queue import SimpleQueue
@@ -15,11 +15,12 @@ import tensorflow as tf
 from pytest_tfperf.core.workload import Optimizer, Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
 from pytest_tfperf.training.inputs import Batch, count, naming_its_end, placed, spec_of_batch
+from pytest_tfperf.training.loop import Loop
 from pytest_tfperf.training.steps import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale, require_own_training
 from pytest_tfperf.training.strategies import is_plain_fit
 
 
-class FitLoop:
+class FitLoop(Loop):
     """Trains `model` under `strategy` on `inputs` by one endless `model.fit`, in windows of steps.
 
     `fit` is called once, in a thread that waits at the start of a step while no window is requested; so nothing is
@@ -63,7 +64,7 @@ class FitLoop:
         batches = _batches(strategy, inputs, is_plain=is_plain)
         self._read_from(batches)
         fetched = isinstance(inputs, tf.data.Dataset)
-        self.fetch: Callable[[], Any] | None = (lambda: next(batches)) if fetched else None
+        self.fetch = (lambda: next(batches)) if fetched else None
         with tf.device("CPU:0"):  # a GPU's memory is for training
             self._template = _template(strategy, inputs)
         self._thread = threading.Thread(target=self._fit, name="tfperf-fit", daemon=True)
@@ -133,11 +134,7 @@ class FitLoop:
 
 
 def _take_over(model: keras.Model, workload: Workload) -> None:
-    """Prepare a model that its user compiled for `fit`.
-
-    Raises:
-        WorkloadError: as `FitLoop`.
-    """
+    """Prepare a model that its user compiled for `fit`."""
     require_own_training(workload)
     if model.steps_per_execution != 1:
         raise WorkloadError(
@@ -168,11 +165,7 @@ def _compile(strategy: tf.distribute.Strategy, model: keras.Model, workload: Wor
 
 
 def _build(strategy: tf.distribute.Strategy, model: keras.Model, workload: Workload, batch: Any) -> None:
-    """Make the variables of model, metrics and optimizer as `fit` does under a strategy, by a batch of the right size.
-
-    Raises:
-        WorkloadError: the model can't be called on the batch's inputs.
-    """
+    """Make the variables of model, metrics and optimizer as `fit` does under a strategy, by a batch of their size."""
     try:
         with strategy.scope():
             model._symbolic_build(data_batch=batch)

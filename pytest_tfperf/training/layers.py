@@ -14,12 +14,7 @@ class FusedBatchNormalization(keras.layers.Layer):  # type: ignore[misc]  # Kera
     On TensorFlow, Keras 3's own layer computes mean, variance and scaling one by one. The fused operation also updates
     the moving statistics (an eighth of a small ResNet's operations otherwise), and grappler fuses a ReLU that follows.
     Parameters: channels for beta, and channels for gamma if `scale`. The moving statistics aren't trained; for several
-    replicas see `strategies.variable_scope`.
-
-    Args:
-        momentum: the fraction of themselves that the moving statistics keep in each step.
-        epsilon: added to the variance.
-        scale: whether there is a gamma.
+    replicas see `strategies.variable_scope`. In each step they keep the fraction `momentum` of themselves.
     """
 
     def __init__(self, *, momentum: float = 0.9, epsilon: float = 1e-5, scale: bool = True, **kwargs: Any) -> None:

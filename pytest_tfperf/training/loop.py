@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -17,32 +17,27 @@ from pytest_tfperf.training.inputs import Batch, count, feed, naming_its_end, sp
 from pytest_tfperf.training.steps import CompiledModelStep, CrossEntropyStep
 
 
-class Loop(Protocol):
+class Loop:
     """Runs a worker's windows: `TrainingLoop`, `FitLoop`, `InputLoop`, `OwnLoop` or `DeviceServer`."""
 
     examples_per_step: int  # of all replicas on all ranks, in units
     unit: str
     replicas: int  # on all ranks
-
-    @property
-    def fetch(self) -> Callable[[], Any] | None:
-        """Gives a step its batches, one for each replica; None if they stay on the devices."""
+    fetch: Callable[[], Any] | None = None  # a step's batches, one for each replica; None if they stay on the devices
 
     def begin_window(self) -> None:
-        """Forget the loss of earlier windows; called before each, and not timed."""
+        """Forget the loss of earlier windows, if there is one; called before each, and not timed."""
 
     def run(self, steps: int) -> float | None:
         """Take `steps` steps; returns a loss, if there is one, when every device has finished its last update."""
+        raise NotImplementedError
 
 
-class TrainingLoop:
+class TrainingLoop(Loop):
     """Trains under `strategy` on `inputs`, in windows of steps; with `forward_only` it only runs the model.
 
     If the model is compiled, its own `train_step` is a step. `inputs` are a dataset of endless batches, or one batch
     for every step.
-
-    Attributes:
-        window: the compiled window, from a number of steps to the loss of the last step.
 
     Raises:
         WorkloadError: a compiled model that can't be trained in compiled windows; says what can be done.
@@ -65,14 +60,14 @@ class TrainingLoop:
         self._workload = workload
         self._horovod = horovod
         self._next_batch = feed(strategy, inputs)
-        self.fetch: Callable[[], Any] | None = self._next_batch if isinstance(inputs, tf.data.Dataset) else None
+        self.fetch = self._next_batch if isinstance(inputs, tf.data.Dataset) else None
         self._step: CrossEntropyStep | CompiledModelStep = (
             CompiledModelStep(strategy, model, workload, spec_of_batch(inputs))
             if model.compiled
             else self._cross_entropy(independent=False)
         )
         self._creates_variables = model.compiled
-        self.window = tf.function(self._steps, autograph=False)
+        self.window = tf.function(self._steps, autograph=False)  # a number of steps -> the last one's loss
 
     def without_exchange(self) -> TrainingLoop | None:
         """The same training, but each replica updates its own copy of the variables; None for a compiled model.
@@ -160,7 +155,7 @@ def _zero_on(device: str) -> tf.Tensor:
         return tf.constant(0.0)
 
 
-class InputLoop:
+class InputLoop(Loop):
     """Fetches each replica's batches to its device as a `TrainingLoop` does, and trains nothing.
 
     `fetch` is made by `inputs.feed`, or that of another loop.
@@ -177,13 +172,10 @@ class InputLoop:
         self.replicas: int = strategy.num_replicas_in_sync
         self.examples_per_step = examples_per_step
         self.unit = unit
-        self.fetch = fetch
+        self.fetch: Callable[[], Any] = fetch
         self._strategy = strategy
         self._workload = workload
         self._window = tf.function(self._steps, autograph=False)
-
-    def begin_window(self) -> None:
-        """Do nothing: there is no loss."""
 
     def run(self, steps: int) -> None:
         """Take `steps` batches for each replica; there is no loss. Returns when the last ones are on their devices.
@@ -225,8 +217,8 @@ def sync_devices(devices: Sequence[str]) -> None:
             tf.raw_ops.SyncDevice()
 
 
-class OwnLoop:
-    """Windows of a user's own training; meets `Loop`.
+class OwnLoop(Loop):
+    """Windows of a user's own training, which decides what its loss is of.
 
     Args:
         own: the result of the user's function. It has `run(steps)`, which takes that many steps, waits for them and
@@ -237,8 +229,6 @@ class OwnLoop:
     Raises:
         WorkloadError: `own` lacks one of these, or its value is of the wrong kind.
     """
-
-    fetch: Callable[[], Any] | None = None
 
     def __init__(self, own: Any, devices: list[str]) -> None:
         examples = getattr(own, "examples_per_step", None)
@@ -255,9 +245,6 @@ class OwnLoop:
         self.replicas = len(devices)
         self._own = own
         self._devices = devices
-
-    def begin_window(self) -> None:
-        """Do nothing: the user's training decides what its loss is of."""
 
     def run(self, steps: int) -> float | None:
         """Have it take `steps` steps; returns its loss, when every device has finished its work."""

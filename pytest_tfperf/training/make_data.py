@@ -46,14 +46,9 @@ _START, _END, _TELLING = 101, 102, 999
 
 
 def make_data(kind: str, folder: Path, count: int, shards: int, seed: int) -> str:
-    """Write `count` examples into `folder`, in `shards` files; one seed gives the same files.
+    """Write `count` examples of `kind`, "imagenet" or "tokens", in `shards` files; one seed gives the same files.
 
-    Returns a sentence about what was written.
-
-    Args:
-        kind: "imagenet" or "tokens".
-        folder: where to; it may hold the other kind.
-        count, shards, seed: as the command line has them.
+    The folder may hold the other kind. Returns a sentence about what was written.
 
     Raises:
         TfperfError: impossible counts, missing packages, or a folder that can't be written or has such files already.

@@ -48,13 +48,10 @@ _INTERNAL = re.compile(
 def photographs(
     spec: InputSpec, *, distortions: bool = False, consistent: bool = False, cached: bool = False
 ) -> tf.data.Dataset:
-    """Endless batches of the data set's photographs.
+    """Endless batches of the data set's photographs; of the same one again and again if `cached`.
 
-    Args:
-        spec: the batches to give.
-        distortions: change brightness, saturation, hue and contrast.
-        consistent: resize by bilinear, nearest, bicubic and area in turn, not by bilinear alone.
-        cached: give the same photograph again and again.
+    `distortions` change brightness, saturation, hue and contrast. With `consistent` they are resized by bilinear,
+    nearest, bicubic and area in turn, not by bilinear alone.
 
     Raises:
         NoData, MeasurementError: there is no data set, see `data_sets.shards`.

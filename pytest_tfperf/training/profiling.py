@@ -55,12 +55,8 @@ def profile_step(
 ) -> StepProfile:
     """The profile of one worker; a figure that fails is None, and the log says why.
 
-    Args:
-        loop: a loop that has run and will not run again, because batches are taken from its pipeline.
-        strategy, model, workload: the arguments that the loop was made with.
-        matrix_products: also time matrix products, on the first device.
-        multiply_adds: also count the model's multiply-adds.
-        host: this rank's host if several ranks train: then steps without the exchange are timed too; "" otherwise.
+    `loop` has run and will not run again, because batches are taken from its pipeline. Matrix products are timed on the
+    first device. `host` is this rank's if several ranks train: then steps without the exchange are timed too.
     """
     if isinstance(loop, InputLoop):
         return StepProfile(input=Input.ALONE)
@@ -98,15 +94,8 @@ def _exchanges(strategy: tf.distribute.Strategy, loop: Loop, workload: Workload)
 def seconds_alone(loop: TrainingLoop) -> float:
     """Seconds of this rank's step without the exchange; the median of some windows."""
     loop.run(1)  # traces
-    started = time.perf_counter()
-    loop.run(1)
-    steps = max(1, round(_ALONE_SECONDS / (time.perf_counter() - started)))
-    seconds = []
-    for _ in range(_ALONE_WINDOWS):
-        started = time.perf_counter()
-        loop.run(steps)
-        seconds.append((time.perf_counter() - started) / steps)
-    return statistics.median(seconds)
+    steps = max(1, round(_ALONE_SECONDS / _window(loop, 1).seconds))
+    return statistics.median(_window(loop, steps).seconds / steps for _ in range(_ALONE_WINDOWS))
 
 
 def pipeline_rate(loop: InputLoop, seconds: float) -> tuple[float, float]:
@@ -136,7 +125,7 @@ class _Window(NamedTuple):
     core_seconds: float
 
 
-def _window(loop: InputLoop, steps: int) -> _Window:
+def _window(loop: Loop, steps: int) -> _Window:
     started, cpu = time.perf_counter(), time.process_time()
     loop.run(steps)
     return _Window(steps, time.perf_counter() - started, time.process_time() - cpu)
@@ -189,12 +178,9 @@ def _of_operation(operation: tf.Operation) -> int:
             return int(math.prod(outputs[0]) * math.prod(operation.inputs[1].shape[:-1]))
         case "DepthwiseConv2dNative":  # filters: [height, width, channels, outputs of each]
             return int(math.prod(outputs[0]) * math.prod(operation.inputs[1].shape[:2]))
-        case "MatMul":
-            inner = operation.inputs[0].shape[0 if operation.get_attr("transpose_a") else 1]
-            return int(math.prod(outputs[0]) * inner)
-        case "BatchMatMulV2":
-            inner = operation.inputs[0].shape[-2 if operation.get_attr("adj_x") else -1]
-            return int(math.prod(outputs[0]) * inner)
+        case "MatMul" | "BatchMatMulV2":
+            is_transposed = operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
+            return int(math.prod(outputs[0]) * operation.inputs[0].shape[-2 if is_transposed else -1])
         case "Einsum":  # a product for each combination of all indices
             words = operation.get_attr("equation").decode().partition("->")[0].split(",")
             shapes = [part.shape for part in operation.inputs]
@@ -267,18 +253,10 @@ _NUMBER = re.compile(r"(?<=\w)[._]\d+$")
 # oneDNN's kernels compute the same operations.
 _ONEDNN = re.compile(r"^_Mkl(Native)?")
 
-# The worker itself waits with this for the end of a window.
-_OURS = {"SyncDevice"}
-
-_PICOSECONDS = 1e-12
-
-_Op = tuple[str, str]
-"""Name and type."""
+_Op = tuple[str, str]  # name and type
 
 MOST_BYTES = 60 * 1024 * 1024
 """The most of a trace in base64: a message of the wire may have 64 MiB."""
-
-_SUFFIX = ".xplane.pb"
 
 
 def trace_steps(loop: Loop, steps: int) -> Trace:
@@ -300,8 +278,8 @@ def trace_steps(loop: Loop, steps: int) -> Trace:
             loop.run(steps)
         finally:
             tf.profiler.experimental.stop()
-        (file,) = Path(folder).glob(f"plugins/profile/*/*{_SUFFIX}")
-        data, host = file.read_bytes(), file.name.removesuffix(_SUFFIX)
+        (file,) = Path(folder).glob("plugins/profile/*/*.xplane.pb")
+        data, host = file.read_bytes(), file.name.removesuffix(".xplane.pb")
     xspace = base64.b64encode(zlib.compress(data, level=1)).decode()
     too_large = len(xspace) > MOST_BYTES or len(data) > MOST_XSPACE_BYTES
     return Trace(
@@ -334,7 +312,7 @@ def op_times(xspace: bytes, steps: int, *, has_gpus: bool = False) -> tuple[OpTi
     launched = {name for name, _ in on_gpus}
     times = on_gpus | {op: time for op, time in on_host.items() if op[0] not in launched}
     return tuple(
-        OpTime(name=name, type=kind, seconds=picoseconds * _PICOSECONDS / steps, count=count / steps)
+        OpTime(name=name, type=kind, seconds=picoseconds * 1e-12 / steps, count=count / steps)
         for (name, kind), (picoseconds, count) in times.items()
     )
 
@@ -420,7 +398,9 @@ def _op_of(
 def _op_of_name(name: str) -> _Op | None:
     if operation := _OPERATION.fullmatch(name) or _EAGER.fullmatch(name):
         kind = operation["type"]
-        return None if kind in _OURS else _named(operation.groupdict().get("name", kind), kind)
+        if kind == "SyncDevice":  # the worker itself waits with this for the end of a window
+            return None
+        return _named(operation.groupdict().get("name", kind), kind)
     return (_REPETITION.sub("", name), "Dataset") if _STAGE.fullmatch(name) else None
 
 

@@ -127,11 +127,7 @@ class CrossEntropyStep:
         return loss, self._gradients(tape, loss)
 
     def _gradients(self, tape: tf.GradientTape, loss: tf.Tensor) -> list[tf.Tensor]:
-        """The gradients of one replica's cross-entropy, scaled, and divided by n.
-
-        Raises:
-            WorkloadError: the loss does not depend on a variable.
-        """
+        """The gradients of one replica's cross-entropy, scaled, and divided by n."""
         replicas = 1 if self.is_independent else tf.distribute.get_replica_context().num_replicas_in_sync
         if self._horovod is not None:
             replicas *= self._horovod.size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from typing import Any
@@ -13,6 +13,7 @@ from tensorflow.python.distribute.collective_all_reduce_strategy import Collecti
 from pytest_tfperf.core.job import Cluster
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import AllReduce, ParameterDevice, Trainer, VariableUpdate, Workload
+from pytest_tfperf.training.loop import Loop
 
 
 def strategy_for(workload: Workload, devices: list[str], cluster: Cluster | None = None) -> tf.distribute.Strategy:
@@ -152,14 +153,13 @@ def connect(cluster: Cluster, devices: list[str]) -> list[str]:
     return [f"/job:{_JOB}/replica:0/task:{rank}/device:{name}" for rank in range(cluster.size) for name in devices]
 
 
-class DeviceServer:
-    """A rank whose devices rank 0 trains on; it meets `Loop`, and does nothing by itself."""
+class DeviceServer(Loop):
+    """A rank whose devices rank 0 trains on; it does nothing by itself."""
 
     def __init__(self, cluster: Cluster, devices: Devices, workload: Workload, threads: int) -> None:
         self.replicas = devices.count * cluster.size
         self.examples_per_step = workload.batch_size * self.replicas
         self.unit = "images"
-        self.fetch: Callable[[], Any] | None = None
         config = tf.compat.v1.ConfigProto()
         config.intra_op_parallelism_threads = config.inter_op_parallelism_threads = threads
         config.gpu_options.allow_growth = True
@@ -170,9 +170,6 @@ class DeviceServer:
             first = cluster.local_rank * devices.count if (cluster.local_rank + 1) * devices.count <= seen else 0
             config.gpu_options.visible_device_list = ",".join(str(first + i) for i in range(devices.count))
         self._server = tf.distribute.Server(_spec(cluster), _JOB, cluster.rank, config=config)
-
-    def begin_window(self) -> None:
-        """Do nothing: it has no loss."""
 
     def run(self, steps: int) -> None:
         """Do nothing: rank 0 takes the steps."""

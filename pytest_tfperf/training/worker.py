@@ -12,8 +12,8 @@ import socket
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,10 @@ def _work(channel: Channel, job: Job, figures: WorkerFigures) -> None:
             os.environ.setdefault(variable, value)
     channel.send({"phase": "devices"})
     if cluster is not None and cluster.rank > 0 and job.workload.variable_update is VariableUpdate.PARAMETER_SERVER:
-        _lend(channel, job, cluster, cores, figures)
+        # Rank 0 trains on this rank's devices. The request for the peak memory must not touch other GPUs.
+        configure(job.devices, local_rank=cluster.local_rank)
+        server = DeviceServer(cluster, job.devices, job.workload, cores)
+        _answer(channel, server, job, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT), figures)
         return
     limit_threads(cores)
     devices = configure(job.devices, local_rank=0 if cluster is None else cluster.local_rank)
@@ -86,15 +89,7 @@ def _work(channel: Channel, job: Job, figures: WorkerFigures) -> None:
         _train(channel, job, devices, cluster, figures)
 
 
-def _lend(channel: Channel, job: Job, cluster: Cluster, cores: int, figures: WorkerFigures) -> None:
-    """Lend this rank's devices to rank 0, which trains on them."""
-    configure(job.devices, local_rank=cluster.local_rank)  # the request for the peak memory must not touch other GPUs
-    server = DeviceServer(cluster, job.devices, job.workload, cores)
-    _answer(channel, server, job, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT), figures)
-
-
 def _train_own(channel: Channel, job: Job, devices: list[str], figures: WorkerFigures) -> None:
-    """Run a user's own training."""
     require_logical(job.devices)
     channel.send({"phase": "model"})
     keras.utils.set_random_seed(job.seed)  # as `load_model` does: each run then has the same loss
@@ -129,8 +124,12 @@ def _train(channel: Channel, job: Job, devices: list[str], cluster: Cluster | No
     channel.send({"phase": "compile"})
     loop = loop_for(workload, strategy, model, inputs, horovod)
     with naming_corrupt(spec) if catalogue.data_set_of(workload.input_pipeline) is IMAGES else nullcontext():
-        with _showing_batches(inputs):
+        try:
             seconds = _first_step(loop)
+        except (ValueError, TypeError, KeyError, tf.errors.InvalidArgumentError) as error:
+            # Most often model and pipeline do not fit each other.
+            error.add_note(f"the pipeline gives {described(spec_of_batch(inputs))}")
+            raise
         host = cluster.hosts[cluster.rank] if cluster is not None and cluster.size > 1 else ""
         profile = partial(profile_step, loop, strategy, model, workload, host=host)
         software = environment() | (horovod.environment if horovod else {})
@@ -144,16 +143,6 @@ def _first_step(loop: Loop) -> float:
     return time.perf_counter() - started
 
 
-@contextmanager
-def _showing_batches(inputs: Any) -> Iterator[None]:
-    """Add the pipeline's spec to an error of the first step: most often model and pipeline do not fit each other."""
-    try:
-        yield
-    except (ValueError, TypeError, KeyError, tf.errors.InvalidArgumentError) as error:
-        error.add_note(f"the pipeline gives {described(spec_of_batch(inputs))}")
-        raise
-
-
 def _answer(
     channel: Channel,
     loop: Loop,
@@ -164,7 +153,7 @@ def _answer(
     figures: WorkerFigures,
 ) -> None:
     """Say that the step is compiled, then answer requests until the driver closes the connection."""
-    figures.first_step_ended()
+    figures.first_step = time.perf_counter() - figures.arrived
     ready = {
         "examples_per_step": loop.examples_per_step,
         "unit": loop.unit,
@@ -217,16 +206,12 @@ class WorkerFigures:
     """The figures that a worker measures of itself, by the names of core/figure.py, from the job's arrival on."""
 
     def __init__(self) -> None:
-        self.first_step: float | None = None  # seconds to the end of the first step
+        self.first_step: float | None = None  # seconds until the model was built and compiled and had taken a step
         self.retraces: float | None = None  # traces up to the end of the first window, of all functions alive then
-        self._arrived = time.perf_counter()
+        self.arrived = time.perf_counter()
         with suppress(OSError):  # a fork begins with its own peak even where this is forbidden
             Path("/proc/self/clear_refs").write_text(_RESETS_PEAK, encoding="ascii")
         self._memory_before = _kib("VmRSS")
-
-    def first_step_ended(self) -> None:
-        """Note that the model was built, traced and compiled, and has taken a step."""
-        self.first_step = time.perf_counter() - self._arrived
 
     def first_window_ended(self, *, counts_traces: bool) -> None:
         """Count the traces so far, and forget the peak of a GPU's memory: cuDNN's first steps need scratch.

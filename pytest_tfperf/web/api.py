@@ -30,12 +30,7 @@ class NotPosted(TfperfError):
 
 
 class Unavailable(NotPosted):
-    """The server can't answer now.
-
-    Args:
-        fact: why.
-        seconds: the pause that the server asks for; None if it does not say.
-    """
+    """The server can't answer now; `seconds` is the pause that it asks for, None if it does not say."""
 
     def __init__(self, fact: object = "", *, seconds: float | None = None) -> None:
         NotPosted.__init__(self, fact)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_tfperf.core import plain_json
 from pytest_tfperf.errors import TfperfError, worded
@@ -194,13 +194,6 @@ class Channel:
                 raise Silence("no whole message in time")
 
 
-class _Caller(NamedTuple):
-    """A caller without a first message."""
-
-    until: float  # then it is given up
-    host: str
-
-
 class Listener:
     """The driver's end, which workers call.
 
@@ -215,7 +208,7 @@ class Listener:
     def __init__(self, host: str = "127.0.0.1", port: int = 0, key: str | None = None) -> None:
         self._socket = socket.create_server((host, port), backlog=512)
         self._key = key or secrets.token_hex(32)
-        self._unknown: dict[Channel, _Caller] = {}
+        self._unknown: dict[Channel, tuple[float, str]] = {}  # without a first message: given up when, and its host
         self._refusals: dict[str, tuple[int, str]] = {}  # why -> how many callers, and the last one's host
 
     @property
@@ -242,7 +235,7 @@ class Listener:
         """
         deadline = time.monotonic() + timeout_seconds
         while (now := time.monotonic()) < deadline:
-            until = min([deadline, *(caller.until for caller in self._unknown.values())])
+            until = min([deadline, *(until for until, _ in self._unknown.values())])
             poll = select.poll()  # `select.select` takes no file beyond the 1,024th
             poll.register(self._socket, select.POLLIN)
             for channel in self._unknown:
@@ -251,7 +244,7 @@ class Listener:
             for channel in [channel for channel in self._unknown if channel.fileno() in readable]:
                 if (hello := self._heard(channel)) is not None:
                     return channel, hello
-            for late in [channel for channel, caller in self._unknown.items() if caller.until < now]:
+            for late in [channel for channel, (given_up, _) in self._unknown.items() if given_up < now]:
                 self._forget(late)
             if self._socket.fileno() in readable:
                 self._accept()  # last: it may close a readable connection
@@ -269,7 +262,7 @@ class Listener:
             self._forget(next(iter(self._unknown)))
             return
         channel.most_bytes = _HELLO_BYTES
-        self._unknown[channel] = _Caller(time.monotonic() + _HELLO_SECONDS, host)
+        self._unknown[channel] = time.monotonic() + _HELLO_SECONDS, host
         import resource  # not at the top: Windows has none, and tests there import our types
 
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -286,7 +279,7 @@ class Listener:
         except ConnectionLost as error:
             if isinstance(error, Refused):
                 number, _ = self._refusals.get(str(error), (0, ""))
-                self._refusals[str(error)] = number + 1, self._unknown[caller].host
+                self._refusals[str(error)] = number + 1, self._unknown[caller][1]
             self._forget(caller)
             return None
         del self._unknown[caller]
@@ -297,23 +290,17 @@ class Listener:
         del self._unknown[caller]
         caller.close()
 
-    def wait_for(
-        self, caller: Mapping[str, Any], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
-    ) -> Channel:
-        """The channel of the caller whose first message holds these items.
+    def wait_for_all(
+        self, callers: Sequence[Mapping[str, Any]], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
+    ) -> list[Channel]:
+        """The channels of the callers whose first messages hold these items, in this order.
 
         Closes the connections of other callers, such as a worker that was given up.
 
         Raises:
-            Silence: it did not call in time.
-            ConnectionLost: `gone` returned True, so it never will.
+            Silence: one did not call in time.
+            ConnectionLost: `gone` returned True, so one never will.
         """
-        return self.wait_for_all([caller], timeout_seconds, gone)[0]
-
-    def wait_for_all(
-        self, callers: Sequence[Mapping[str, Any]], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
-    ) -> list[Channel]:
-        """The channels of several callers, in this order; as `wait_for`."""
         deadline = time.monotonic() + timeout_seconds
         with ExitStack() as undo:
             channels: dict[int, Channel] = {}

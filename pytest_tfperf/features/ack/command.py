@@ -135,12 +135,7 @@ def _today() -> date:
 
 
 def _new(arguments: argparse.Namespace) -> tuple[list[Acknowledgement], str]:
-    """Return an acknowledgement for each call that lost something in a test's session, and the session in words.
-
-    Raises:
-        TfperfError: the history has no such test, machine or session, the measurement is of other code than HEAD's, or
-            no call was REGRESSED by the figure.
-    """
+    """Return an acknowledgement for each call that lost something in a test's session, and the session in words."""
     history, figure, machine = open_history(arguments), arguments.figure, arguments.machine
     if error := nothing_left(history, {"machine": machine}):
         raise error
@@ -239,11 +234,7 @@ def _measured(time: str, commit: str) -> str:
 
 
 def _of_call(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) -> list[Acknowledgement]:
-    """Return the acknowledgements of the call that `--call` names; without it, all.
-
-    Raises:
-        TfperfError: there is no such call.
-    """
+    """Return the acknowledgements of the call that `--call` names; without it, all."""
     call = arguments.call or ""
     like = [entry for entry in known if entry.call == call] or [entry for entry in known if call in entry.call]
     if not like:
@@ -252,11 +243,7 @@ def _of_call(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) ->
 
 
 def _to_remove(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) -> list[Acknowledgement]:
-    """Return the acknowledgements of the one test that the arguments name.
-
-    Raises:
-        TfperfError: none, or several tests, machines or figures.
-    """
+    """Return the acknowledgements of the one test that the arguments name."""
     tests = named(arguments.test, [entry.test for entry in known])
     similar = [entry for entry in known if (entry.test in tests if tests else arguments.test in entry.test)]
     meant = [

@@ -100,11 +100,7 @@ def _announcement(a: State, b: State) -> Iterator[str]:
 
 
 def _require_tests(root: Path, selection: Mapping[str, SelectedTest], checkout: Checkout) -> dict[str, str]:
-    """Return the tests whose folder the base lacks, test -> folder.
-
-    Raises:
-        TfperfError: it lacks the folders of all tests, so every test would be new.
-    """
+    """Return the tests whose folder the base lacks, test -> folder."""
     folders = {test.id: (root / test.file).parent.resolve() for test in selection.values() if test.file} or {"": root}
     inside = {
         test: folder.relative_to(checkout.repository)

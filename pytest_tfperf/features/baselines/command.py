@@ -96,16 +96,12 @@ def add_to(commands: Commands) -> None:
     )
 
 
-def _rows(store: BaselineStore, machine: str) -> list[Baseline]:
-    """Return the rows of throughputs, then those of other figures."""
-    return [*store.load(machine).values(), *store.figures(machine).values()]
-
-
 def _stale(arguments: argparse.Namespace) -> int:
     if arguments.sessions < 1:
         raise TfperfError(f"--sessions={arguments.sessions}: give the number of sessions to look at, from 1")
     store = BaselineStore(arguments.baselines, published=None)
-    machines = {name: _rows(store, name) for name in _machines(arguments, store)}
+    names = _machines(arguments, store)
+    machines = {name: [*store.load(name).values(), *store.figures(name).values()] for name in names}
     wanted = [row for rows in machines.values() for row in rows if row.is_measured]
     measured = _measured_lately(arguments, {row.machine for row in wanted})
     stale = [(row, why) for row in wanted if (why := _reasons(row, measured.get(row.machine), arguments))]
@@ -186,11 +182,7 @@ def _ratchet(arguments: argparse.Namespace) -> int:
 
 
 def _keys_of(test: str, history: History) -> set[tuple[str, Key]]:
-    """Return machine, workload and topology of all that a test measured; `test` is as `wanted_test` takes it.
-
-    Raises:
-        TfperfError: no test or several match; names the nearest.
-    """
+    """Return machine, workload and topology of all that a test measured; `test` is as `wanted_test` takes it."""
     results = history.latest(test=test) or history.latest()
     meant, _ = wanted_test(results, test)
     return {(result.machine, result.key) for result in results if result.test == meant}

@@ -42,9 +42,7 @@ def merge(
     day ours; a row that one side deleted and the other changed is kept. `lower` and `upper` are merged by themselves,
     because a recording keeps them.
 
-    Args:
-        base: the rows of the last common commit; none where both sides added the file.
-        ours, theirs: the rows of the two sides.
+    `base` are the rows of the last common commit; none where both sides added the file.
     """
     rows: dict[Key, Baseline] = {}
     twice: list[ChangedTwice] = []

@@ -23,12 +23,8 @@ from pytest_tfperf.stores.history import History
 
 # A test that is not in doubt takes one run a session. Runs of several sessions say more than as many of one recording,
 # because these share what the machine does that day.
-LEAST_SESSIONS: Final = 3
-"""The latest sessions of a row that all must have been IMPROVED."""
-
-MOST_SESSIONS: Final = 5
-"""The most of them that its new row rests on."""
-
+LEAST_SESSIONS: Final = 3  # the latest sessions of a row that all must have been IMPROVED
+MOST_SESSIONS: Final = 5  # the most of them that its new row rests on
 _MOST_READ: Final = 20  # measurements of a row: several tests may share it
 
 
@@ -41,9 +37,8 @@ def improved(rows: Iterable[Baseline], history: History) -> dict[Baseline, list[
 def _in_a_row(latest: Sequence[tuple[str, str, Outcome | None]]) -> list[str]:
     sessions = [list(of_session) for _, of_session in groupby(latest, key=itemgetter(1))]
     streak = list(takewhile(lambda session: {outcome for *_, outcome in session} == {Outcome.IMPROVED}, sessions))
-    if len(streak) < LEAST_SESSIONS:
-        return []
-    return [id for of_session in streak[:MOST_SESSIONS] for id, *_ in of_session]
+    ids = [id for of_session in streak[:MOST_SESSIONS] for id, *_ in of_session]
+    return ids if len(streak) >= LEAST_SESSIONS else []
 
 
 def ratchet(
@@ -57,15 +52,12 @@ def ratchet(
 ) -> tuple[list[BaselineUpdate], list[TfperfError]]:
     """Record the rows of a machine that became better for good, from the measurements of their latest sessions.
 
+    Returns the changes, and the errors of rows that stay as they are.
+
     Args:
         store: without published baselines, which stay as their documents have them.
-        history: this machine's, or a team's.
         root: the project; new locks leave its own packages out.
         only: machines and keys to look at, without figures; None for all.
-        writes: whether the rows are written.
-
-    Returns:
-        The changes, and the errors of rows that stay as they are.
 
     Raises:
         TfperfError: the history can't be read, the file can't be read whole or written, or a session holds its lock.
@@ -93,12 +85,7 @@ def throughput_of(row: Baseline) -> tuple[str, Key]:
 
 
 def _new_row(old: Baseline, history: History, ids: Sequence[str]) -> Baseline:
-    """Return the row of measurements, latest first, without its lock, with the bounds that a user gave the old row.
-
-    Raises:
-        BaselineRefused: a measurement is missing, or the runs differ too much or are no better than the old row.
-        BaselineError: reading the file would refuse the row.
-    """
+    """Return the row of measurements, latest first, without its lock, with the bounds that a user gave the old row."""
     measurements: Sequence[Measurement] = history.measurements_of(ids)
     if len(measurements) < len(ids):
         raise BaselineRefused(f"measurements of it are missing: {history.unread}").at(" ".join(filter(None, old.key)))

@@ -101,11 +101,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _test(arguments: argparse.Namespace) -> str:
-    """Return the id of the test that is meant; where its file is there, it may be one that was never measured.
-
-    Raises:
-        TfperfError: no measured test has a name like it, or several do.
-    """
+    """Return the id of the test that is meant; where its file is there, it may be one that was never measured."""
     from pytest_tfperf.stores.history import History
 
     text, history = str(arguments.test), History(arguments.dir / "history.sqlite")

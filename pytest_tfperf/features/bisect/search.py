@@ -69,9 +69,8 @@ def is_slow(outcome: Outcome | None, ratio: float, threshold: Tolerance) -> bool
 def candidates(states: int, known: Mapping[int, bool | None]) -> range:
     """Return the states that may be the first slow state; in the end a single state, if none was skipped beside it.
 
-    Args:
-        states: how many states after state 0, which is fast, are searched; the last state is slow.
-        known: whether a state is slow; None where it can't be measured.
+    So many states are searched after state 0, which is fast; the last one is slow. `known` is whether a state is slow,
+    None where it can't be measured.
     """
     slow = min((index for index, is_slow in known.items() if is_slow), default=states)
     fast = max((index for index, is_slow in known.items() if is_slow is False and index < slow), default=0)
@@ -191,11 +190,7 @@ class Search:
     # Comparisons
 
     def _compare_ends(self) -> Measurement:
-        """Return the comparison of the call that lost most between the ends; it is kept if it is decided.
-
-        Raises:
-            TfperfError: an end can't be built or measured.
-        """
+        """Return the comparison of the call that lost most between the ends; it is kept if it is decided."""
         answer = self._read(self._file(self._last)) or self._compare(0, self._last, self.tolerance)
         faults = [TfperfError(*fault.why.split("\n")) for fault in answer.faults.values()]
         if not answer.comparisons:

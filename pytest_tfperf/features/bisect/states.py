@@ -61,14 +61,9 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
 
 
 def commit_states(project: Path, good: str, bad: str, folder: Path, opened: ExitStack, build: str = "") -> States:
-    """Return the good commit and the commits after it; each is checked out once.
+    """Return the good commit and the commits after it, up to the bad one; each is checked out once.
 
-    Args:
-        project: a folder in the repository.
-        good, bad: revisions; good is an ancestor of bad.
-        folder: tfperf's own.
-        opened: holds the checkouts.
-        build: a shell command that builds the project in each checkout, once.
+    `opened` holds the checkouts, in each of which the shell command `build` builds the project, once.
 
     Raises:
         TfperfError: a revision is no commit, or good is no ancestor of bad.
@@ -114,11 +109,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def package_states(fast: Path, slow: Path, folder: Path) -> States:
     """Return the fast environment, then a state for each package of the slow lock that differs, by the package's name.
 
-    Each state is an environment, which is made once and kept. An environment that pip can't make is skipped.
-
-    Args:
-        fast, slow: locks, as `pip freeze` and --update-baselines write them.
-        folder: tfperf's own.
+    Each state is an environment, which is made once and kept. An environment that pip can't make is skipped. The locks
+    are as `pip freeze` and --update-baselines write them.
 
     Raises:
         TfperfError: a lock can't be read, or they differ in nothing, or in Python itself.

@@ -53,7 +53,6 @@ def _tolerances(measurements: Iterable[Measurement]) -> dict[tuple[str, Key], fl
 
 
 def _is_of(one: Acknowledgement, loss: LastingChange) -> bool:
-    """Whether an acknowledgement is about a lasting loss."""
     from pytest_tfperf.core.figure import RATE  # not at the top: each pytest imports this file
 
     if loss.test is None or loss.key is None:
@@ -62,11 +61,9 @@ def _is_of(one: Acknowledgement, loss: LastingChange) -> bool:
 
 
 _Series: TypeAlias = "tuple[str, Key]"
-_Baselines = Mapping[int, float]
-"""The values of a baseline by the index of the session that it judged, oldest first."""
+_Baselines = Mapping[int, float]  # the values of a baseline by the index of the session that it judged, oldest first
 
-_RECOVERED_SHARE = 0.5
-"""A loss is over when more than this share of it has come back."""
+_RECOVERED_SHARE = 0.5  # a loss is over when more than this share of it has come back
 
 
 def lasting_losses(
@@ -78,9 +75,8 @@ def lasting_losses(
     the whole machine, if that is so for most of its tests. Only tests that the session judged against a recorded
     baseline count: a slowdown of the others, as of `throughput.measure`, could never be accepted.
 
-    Args:
-        results: throughputs and figures of one machine, each oldest first.
-        tolerances: the slowdowns that the session's tests accept, as fractions; by default 2 %.
+    The results are throughputs and figures of one machine, each oldest first, and the tolerances are the slowdowns that
+    the session's tests accept, as fractions; by default 2 %.
     """
     from pytest_tfperf.core.figure import Better
     from pytest_tfperf.judging.lasting_changes import changes_of  # imports NumPy

@@ -21,12 +21,9 @@ from pytest_tfperf.workers.wire import Listener, new_key_file, read_key
 
 
 class ClusterNodes:
-    """See `Nodes`.
+    """See `Nodes`. `named` is the launcher as the user gave it; the folder, for logs and a new key, is the session's.
 
-    Args:
-        named: the launcher as the user gave it.
-        folder: the session's, for logs and a new key.
-        silence_seconds: the most that a rank may take to call, and may send nothing.
+    A rank may take `silence_seconds` to call, and may send nothing for as long.
     """
 
     def __init__(self, engine: Engine, *, named: str, listen: Listen, folder: Path, silence_seconds: float) -> None:
@@ -105,9 +102,8 @@ class ClusterNodes:
 def find_address(interface: str = "") -> str:
     """The IPv4 address at which other machines reach this one.
 
-    Args:
-        interface: its name, or an address or host name of this machine; "" for the address of the host's name, else
-            that of the default route.
+    `interface` is its name, or an address or host name of this machine; "" for the address of the host's name, else
+    that of the default route.
 
     Raises:
         TfperfError: there is no such interface or address here; lists this machine's.

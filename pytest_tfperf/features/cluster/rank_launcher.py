@@ -57,10 +57,6 @@ class EngineProcess:
                     start_new_session=True,
                 )
 
-    def has_ended(self) -> bool:
-        """Whether the command has ended, and no further rank will call."""
-        return self.exit_status(0) is not None
-
     def exit_status(self, seconds: float) -> int | None:
         """The command's exit status, or None if it still runs after so many seconds."""
         if self._process is None:
@@ -150,7 +146,7 @@ def wait_for_ranks(
             try:
                 channel, hello = listener.greet(_POLL_SECONDS)
             except Silence:
-                if engine.has_ended():
+                if engine.exit_status(0) is not None:
                     fact = f"{names} did not call, and the engine has ended"
                     raise engine.failure("; ".join([fact, *listener.refusals])) from None
                 continue
@@ -295,7 +291,6 @@ class ClusterLauncher:
         return environment
 
     def _run_of(self, call: RankCall, job: Job, log: Path, engine: EngineProcess, progress: Progress) -> WorkerRun:
-        """The run of a rank that has called."""
         # A rank on another machine makes its own scratch folder, which stays there if the rank is killed.
         scratch = self._files.new_scratch_folder() if call.is_here else None
         message = {
@@ -323,9 +318,6 @@ def _visible(command: Command, devices: Devices) -> dict[str, str]:
     """The variables with a program's GPUs on each node: the first that the user shows, else the first of all, by index.
 
     Other nodes' GPUs have other UUIDs. A program on CPUs must not take a GPU's memory.
-
-    Raises:
-        TfperfError: the user shows GPUs, but not by index.
     """
     if devices.kind is DeviceKind.CPU:
         return {"CUDA_VISIBLE_DEVICES": "-1"}

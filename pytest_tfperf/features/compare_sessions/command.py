@@ -109,7 +109,6 @@ def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
 
 
 def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[FigureValue]]:
-    """Return the name of a side, and its figures."""
     path = Path(side)
     if path.is_dir() or (path.exists() and path.suffix == ".csv"):
         values = values_of_rows(_rows_of_path(path))

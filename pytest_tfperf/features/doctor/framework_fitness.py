@@ -281,33 +281,24 @@ def _dotted(version: Version) -> str:
 
 def installed() -> list[Framework]:
     """This Python's frameworks, without the seconds of their imports."""
-    return [*_tensorflow(), *_pytorch(), *_jax()]
-
-
-def _tensorflow() -> Iterator[Framework]:
+    found = []
     for folder in _folders("tensorflow"):
         build = parsed_build(text_of(folder / "python/platform/build_info.py"))
         libraries = cuda_libraries(folder) if build is not None else None
-        yield Framework("TensorFlow", build.cuda if build else None, _INSTALL, "", build, libraries)
-
-
-def _pytorch() -> Iterator[Framework]:
+        found.append(Framework("TensorFlow", build.cuda if build else None, _INSTALL, "", build, libraries))
     for folder in _folders("torch"):
         built_for = re.search(r"^cuda\b.*= '(\d+)\.(\d+)", text_of(folder / "version.py"), re.MULTILINE)
         cuda = (int(built_for[1]), int(built_for[2])) if built_for else None
-        yield Framework("PyTorch", cuda, _PYTORCH, _COUNT_OF_PYTORCH)
-
-
-def _jax() -> Iterator[Framework]:
-    if not _folders("jax"):
-        return
-    # One package for each version of CUDA.
-    cuda = max((major for major in range(12, 20) if _folders(f"jax_cuda{major}_plugin")), default=None)
-    yield Framework("JAX", None if cuda is None else (cuda, 0), "pip install 'jax[cuda12]'", _COUNT_OF_JAX)
+        found.append(Framework("PyTorch", cuda, _PYTORCH, _COUNT_OF_PYTORCH))
+    if _folders("jax"):
+        # One package for each version of CUDA.
+        major = max((number for number in range(12, 20) if _folders(f"jax_cuda{number}_plugin")), default=None)
+        install = "pip install 'jax[cuda12]'"
+        found.append(Framework("JAX", None if major is None else (major, 0), install, _COUNT_OF_JAX))
+    return found
 
 
 def _folders(module: str) -> list[Path]:
-    """The folder of an installed package."""
     spec = find_spec(module)
     return [Path(folder) for folder in (spec.submodule_search_locations if spec is not None else None) or ()][:1]
 

@@ -23,7 +23,6 @@ from pytest_tfperf.features.notify.plugin import NOTIFY
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history_queries import Filters
 
-_NOT_SENT: Final = "a channel did not take all of it, or there is no memory, space or permission"
 _CLOCKS_DIFFER: Final = timedelta(hours=1)  # of two machines; a measurement is ahead of the clock by more
 
 
@@ -43,7 +42,7 @@ def add_to(commands: Commands) -> None:
         | {
             EXIT_GREEN: "the channels know all of it; with --silent-for: all machines were measured lately",
             EXIT_REGRESSED: "with --silent-for: a machine was not",
-            EXIT_NOT_MEASURED: _NOT_SENT,
+            EXIT_NOT_MEASURED: "a channel did not take all of it, or there is no memory, space or permission",
         },
         parents=[history_place()],
     )

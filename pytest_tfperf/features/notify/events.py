@@ -35,12 +35,9 @@ def session_events(
     What is undecided, too noisy, or without a recorded baseline changes nothing; nor does the throughput of a single
     test on a machine that is slower as a whole, nor a session that is slowed on purpose.
 
-    Args:
-        record: the session's results; those beside another side are left out.
-        known: the machine of each test that could not be measured now and that an earlier session measured.
-        rerun: the command that measures a test again.
-        now: the time, ISO 8601 with its zone.
-        judges_drift: whether the session fails for lasting losses, so that one that it does not find is over.
+    Results beside another side are left out. `known` is the machine of each test that could not be measured now and
+    that an earlier session measured, and `now` the time, ISO 8601 with its zone. Where the session judges drift, a
+    lasting loss that it does not find is over.
     """
     if any("injected_slowdown" in m.environment for m in record.alone):
         return []

@@ -110,11 +110,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _selected(history: History, arguments: argparse.Namespace) -> tuple[list[PastResult], list[Measurement]]:
-    """Select the latest result of each test since a date, or all results of a session, by default of the last.
-
-    Raises:
-        TfperfError: nothing is left to report.
-    """
+    """Select the latest result of each test since a date, or all results of a session, by default of the last."""
     session = session_id(history, arguments.session)
     if session is None and arguments.since is None:
         session = next((id for id, _ in history.newest_sessions(arguments.machine)), None)

@@ -110,8 +110,7 @@ def file_name(text: str) -> str:
 
 
 TRACED_SECONDS = 2.0
-MOST_STEPS = 20
-"""A trace of more steps takes long to open, and tells nothing new."""
+MOST_STEPS = 20  # a trace of more steps takes long to open, and tells nothing new
 
 _OWN_PROGRAM = "not possible for a program of your own: start TensorFlow's profiler in it"
 
@@ -126,12 +125,8 @@ def profiled(
 ) -> Profile:
     """Return the profile of a fresh worker, compared with that of the task's baseline.
 
-    The verdict does not depend on the profile, so failures are only reported.
-
-    Args:
-        folder: of all traces.
-        root: pytest's rootdir.
-        profile_of: returns the profile that was taken when a baseline was recorded; None if there is none.
+    The verdict does not depend on the profile, so failures are only reported. `profile_of` returns the profile that was
+    taken when a baseline was recorded; None if there is none.
     """
     from pytest_tfperf.core.command import Command
     from pytest_tfperf.core.profile import Profile, grown, largest

@@ -175,11 +175,7 @@ class _Result(NamedTuple):
 
 
 def _measure(command: Command, printed: Printed, devices: int) -> _Result:
-    """The throughput of a run of `check` that prints this.
-
-    Raises:
-        MeasurementError: the run is refused.
-    """
+    """The throughput of a run of `check` that prints this."""
     program = replace(printed)
     windows = CommandWindows(program, command, devices=devices, clock=lambda: program.now)
     plan = Plan(warmup_steps=WARMUP_READINGS, counts_readings=True)
@@ -357,7 +353,6 @@ def _command_line(way: _Tried, given: argparse.Namespace) -> str:
 
 
 def _worded(way: _Tried) -> str:
-    """The rate, and what to know of it."""
     rate = f"{way.result.units_per_sec:,.6g} {way.command.unit}"
     reads = way.command.reads
     if not way.counts and reads.rate_is == RateIs.AVERAGE:

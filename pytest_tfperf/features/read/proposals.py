@@ -273,7 +273,6 @@ def _rate_name(column: _Column) -> str:
 
 
 def _unit_of(name: str) -> str:
-    """What a rate of this name counts."""
     counted = _COUNTED_IN_NAME.search(name)
     return f"{counted[1].lower().removesuffix('s')}s" if counted else _RATE_WORDS.get(name.lower(), "examples")
 

@@ -132,10 +132,8 @@ def _next_step(environment: ReferenceEnvironment) -> str:
 class ReferenceLaunchers:
     """The reference environments of a session's baselines.
 
-    Args:
-        find: returns the environment that serves a baseline; raises TfperfError if there is none.
-        root: pytest's rootdir.
-        baselines: the folder for the locks of new baselines.
+    `find` returns the environment that serves a baseline, and raises a TfperfError if there is none. `baselines` is the
+    folder for the locks of new baselines.
     """
 
     def __init__(
@@ -249,10 +247,7 @@ class ReferenceStore:
 
     Each has a virtual environment, `venv/`, and the code of each commit, `source/<commit>/`.
 
-    Args:
-        folder: tfperf's own folder, `.tfperf`.
-        baselines: the folder of the locks.
-        root: the project, a folder in a git repository.
+    `folder` is tfperf's own, `baselines` that of the locks, and `root` the project, a folder in a git repository.
     """
 
     def __init__(self, folder: Path, *, baselines: Path, root: Path) -> None:

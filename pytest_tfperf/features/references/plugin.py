@@ -35,10 +35,8 @@ def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) ->
     """The environment that was named, or the environments that `tfperf reference` has built."""
     from pytest_tfperf.features.references.environment import ReferenceLaunchers, ReferenceStore, named
 
-    given, store = (
-        settings.of(REFERENCE),
-        ReferenceStore(settings.dir, baselines=settings.baselines, root=settings.root),
-    )
+    given = settings.of(REFERENCE)
+    store = ReferenceStore(settings.dir, baselines=settings.baselines, root=settings.root)
     one = None if given is None else named(*given, settings.root)
     find = store.find if one is None else lambda _: one
     return ReferenceLaunchers(find, launch, settings.root, settings.baselines)

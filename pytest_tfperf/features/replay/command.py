@@ -194,11 +194,7 @@ def replay(files: Iterable[Path], request: Request) -> tuple[list[Measurement], 
 
 
 def _read(path: Path, request: Request) -> Sequence[Log | Measurement]:
-    """The log of a file, or its measurements.
-
-    Raises:
-        TfperfError: neither can be read, or the log is not that of the request's workload and topology.
-    """
+    """The log of a file, or its measurements."""
     text, name = stored.read(path), stored.shown(path)
     if measurement_file.is_measurement_file(text):
         return [replace(measurement, file=name) for measurement in measurement_file.parse(text, name)]

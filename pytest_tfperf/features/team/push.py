@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.stores.history_database import Database
 
-_RowStub = Any
-"""A row with `id`, `made` and `size` only."""
+_RowStub = Any  # a row with `id`, `made` and `size` only
 
 _COMPARED_AT_ONCE: Final = 1000  # ids
 _FIGURE_BYTES: Final = 500
@@ -27,12 +26,8 @@ _BYTES_AT_ONCE: Final = 500_000  # in a transaction: a session can send so much 
 def push(local: Database, server: Database, *, only_new: bool) -> int:
     """Send the rows that the server lacks, or has in an older version, and return the number of measurements sent.
 
-    Rows that have arrived stay, even if a later step fails.
-
-    Args:
-        local: the history to send, an SQLite file.
-        server: its destination; missing tables are made.
-        only_new: leave out rows that earlier pushes delivered, without asking the server for them.
+    Rows that have arrived stay, even if a later step fails. Missing tables of the server are made. With `only_new`,
+    rows that earlier pushes delivered are left out, without asking the server for them.
 
     Raises:
         TfperfError: there is no local history, or one of the two can't be used.

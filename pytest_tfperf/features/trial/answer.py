@@ -19,12 +19,8 @@ from pytest_tfperf.reports.table import Columns, aligned, table
 MOST_FALSE: Final = 0.15
 """A gate may block where its rate of false failures is below this by its upper bound: 0 of 20 sessions, or 1 of 30."""
 
-LEAST_FOUND: Final = 0.8
-"""The share of the losses that a gate must find in their first session."""
-
-LEAST_WITH_LOSSES: Final = 10
-"""The least sessions with losses."""
-
+LEAST_FOUND: Final = 0.8  # the share of the losses that a gate must find in their first session
+LEAST_WITH_LOSSES: Final = 10  # the least sessions with losses
 _OF_SESSIONS: Final = 0.95  # the confidence of each bound
 _OF_LOSSES: Final = 0.975
 _ALIKE: Final = 0.05  # the correlation between the sessions' findings: they share the errors of the baselines

@@ -141,11 +141,7 @@ def _ran(arguments: argparse.Namespace) -> Trial:
 
 
 def _continued(kept: Trial, wanted: Trial) -> Trial:
-    """Return the trial that an interrupted command left, to be gone on with.
-
-    Raises:
-        TfperfError: it was of other code, or began with other arguments.
-    """
+    """Return the trial that an interrupted command left, to be gone on with."""
     from pytest_tfperf.features.trial.runner import require_same_code
 
     changed = [facts for facts in zip(_facts(kept), _facts(wanted), strict=True) if facts[0] != facts[1]]

@@ -249,10 +249,8 @@ def _listed(names: Sequence[str]) -> str:
 def starter(folder: Path, trial: Trial, show: Callable[[str], object]) -> Start:
     """Return what starts sessions of the user's tests, with a history and baselines of the trial's own.
 
-    Args:
-        folder: of the trial.
-        trial: its arguments for pytest, and whether it compares with the base, which needs no baselines.
-        show: prints a line of the first session's header, which says how many tests there are and how long they take.
+    `show` prints the lines of the first session's header, which say how many tests there are and how long they take.
+    A trial that compares with the base needs no baselines.
     """
     own = [f"--tfperf-dir={folder}", "-o", f"cache_dir={folder / 'cache'}"]
     own += ["--tfperf-base=HEAD"] if trial.is_of_base else [f"--tfperf-baselines={folder / 'baselines'}"]
@@ -298,10 +296,7 @@ def code_of(folders: Iterable[Path], besides: Collection[Path]) -> dict[str, str
     """Return the code, settings and committed files below these folders, each with a digest of its content.
 
     So it tells whether two sessions ran the same code also outside of git, and with changes that are not committed.
-
-    Args:
-        folders: of the tests and of what they load.
-        besides: folders that sessions write.
+    Folders that sessions write are left out (`besides`).
     """
     skipped = {folder.resolve() for folder in besides}
     files = {file for folder in folders for file in _files(folder.resolve(), skipped)}

@@ -116,9 +116,7 @@ def trial_of_history(history: History, machine: str | None) -> Trial:
     A test that was REGRESSED in the session before or is in the next one, all with the same code, has lost something:
     it is left out. So only a failure that came and went counts as false.
 
-    Args:
-        history: the history.
-        machine: the machine's key; None for that of the last session.
+    `machine` is the machine's key; None for that of the last session.
 
     Raises:
         TfperfError: there is no history, or no session of the machine ran the same code as the one before.

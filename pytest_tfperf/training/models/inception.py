@@ -19,7 +19,7 @@ def inception3() -> keras.Model:
     images = keras.Input((299, 299, 3))
     x = _valid(images, 32, 3, stride=2)
     x = _valid(x, 32, 3)
-    x = _same(x, 64, 3)
+    x = _convolution(x, 64, 3)
     x = _max_pooled(x)
     x = _valid(x, 80, 1)
     x = _valid(x, 192, 3)
@@ -93,7 +93,7 @@ def _v4_stem(images: keras.KerasTensor) -> keras.KerasTensor:
     """To [batch, 35, 35, 384]."""
     x = _valid(images, 32, 3, stride=2)
     x = _valid(x, 32, 3)
-    x = _same(x, 64, 3)
+    x = _convolution(x, 64, 3)
     x = _concatenated(_max_pooled(x), _valid(x, 96, 3, stride=2))
     x = _concatenated(
         _valid(_chain(x, (64, 1)), 96, 3),
@@ -129,7 +129,7 @@ def _v4_block_8(x: keras.KerasTensor) -> keras.KerasTensor:
 
 
 def _fork(x: keras.KerasTensor, channels: int) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-    return _same(x, channels, (1, 3)), _same(x, channels, (3, 1))
+    return _convolution(x, channels, (1, 3)), _convolution(x, channels, (3, 1))
 
 
 def _concatenated(*branches: keras.KerasTensor) -> keras.KerasTensor:
@@ -147,19 +147,17 @@ def _max_pooled(x: keras.KerasTensor) -> keras.KerasTensor:
 def _chain(x: keras.KerasTensor, *convolutions: tuple[int, _Size]) -> keras.KerasTensor:
     """Convolutions in sequence, each (channels, size), that keep height and width."""
     for channels, size in convolutions:
-        x = _same(x, channels, size)
+        x = _convolution(x, channels, size)
     return x
-
-
-def _same(x: keras.KerasTensor, channels: int, size: _Size) -> keras.KerasTensor:
-    return _convolution(x, channels, size, 1, "same")
 
 
 def _valid(x: keras.KerasTensor, channels: int, size: _Size, *, stride: int = 1) -> keras.KerasTensor:
     return _convolution(x, channels, size, stride, "valid")
 
 
-def _convolution(x: keras.KerasTensor, channels: int, size: _Size, stride: int, padding: str) -> keras.KerasTensor:
+def _convolution(
+    x: keras.KerasTensor, channels: int, size: _Size, stride: int = 1, padding: str = "same"
+) -> keras.KerasTensor:
     kernel = initializers.VarianceScaling()
     x = layers.Conv2D(channels, size, stride, padding, use_bias=False, kernel_initializer=kernel)(x)
     x = FusedBatchNormalization(momentum=0.999, epsilon=1e-3, scale=False)(x)

@@ -18,11 +18,11 @@ _BATCHES_AHEAD_EACH = 2
 
 def tokens(spec: InputSpec) -> tf.data.Dataset:
     """Records, shuffled by the seed; each of the model's inputs is the feature of the same name."""
-    features, labels = _features(spec)
+    features = _features(spec)
     paths, threads = shards(spec.data_dir, TOKENS), max_threads()
 
     def parse(records: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        parsed = tf.io.parse_example(records, features | labels)
+        parsed = tf.io.parse_example(records, features)
         return parsed, parsed.pop(TEXT_LABEL)
 
     records = tf.data.Dataset.from_tensor_slices(list(paths)).interleave(
@@ -35,12 +35,8 @@ def tokens(spec: InputSpec) -> tf.data.Dataset:
     return parsed.prefetch(_BATCHES_AHEAD_EACH * spec.replicas).with_options(options)
 
 
-def _features(spec: InputSpec) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The features of a record: the model's inputs, and the label.
-
-    Raises:
-        WorkloadError: the model's inputs are not whole numbers of fixed shapes, or its labels are not one for a record.
-    """
+def _features(spec: InputSpec) -> dict[str, Any]:
+    """The features of a record: the model's inputs, and the label."""
     inputs, label = spec.parts if isinstance(spec.parts, tuple) and len(spec.parts) == 2 else (None, None)
     parts = tf.nest.flatten(inputs)
     if label is None or label.shape or not all(part.dtype.is_integer and None not in part.shape for part in parts):
@@ -48,7 +44,5 @@ def _features(spec: InputSpec) -> tuple[dict[str, Any], dict[str, Any]]:
             "this pipeline gives token ids of fixed length and one label for each text, and the model takes "
             f"{described(spec.parts)}"
         )
-    return (
-        {part.name: tf.io.FixedLenFeature(part.shape, tf.int64) for part in parts},
-        {TEXT_LABEL: tf.io.FixedLenFeature((), tf.int64)},
-    )
+    features = {part.name: tf.io.FixedLenFeature(part.shape, tf.int64) for part in parts}
+    return {**features, TEXT_LABEL: tf.io.FixedLenFeature((), tf.int64)}

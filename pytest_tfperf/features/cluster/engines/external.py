@@ -10,8 +10,7 @@ from pytest_tfperf.errors import TfperfError
 class External:
     """See `Engine`. The ranks run `python -m pytest_tfperf.training.rank --repeat`, and call again for each job.
 
-    Args:
-        options: the number of nodes, as in ["--nodes=2"].
+    Its option is the number of nodes, as in ["--nodes=2"].
 
     Raises:
         TfperfError: other options.

@@ -24,10 +24,7 @@ _COMMENT = re.compile(r"#|//")
 
 
 class Mpirun:
-    """See `Engine`.
-
-    Args:
-        options: of mpirun, such as ["-H", "nodea:4,nodeb:4"] or ["--hostfile", "hosts"].
+    """See `Engine`; the options are mpirun's, such as ["-H", "nodea:4,nodeb:4"] or ["--hostfile", "hosts"].
 
     Raises:
         TfperfError: mpirun is missing, or the hosts can't be read from the options or a host file.

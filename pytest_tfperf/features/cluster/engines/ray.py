@@ -16,10 +16,7 @@ from pytest_tfperf.errors import TfperfError
 
 
 class Ray:
-    """See `Engine`.
-
-    Args:
-        options: the cluster's address, as in ["--address=auto"], its default.
+    """See `Engine`; the option is the cluster's address, ["--address=auto"] by default.
 
     Raises:
         TfperfError: Ray is not installed, or there is another option.

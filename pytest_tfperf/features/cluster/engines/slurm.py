@@ -29,10 +29,7 @@ _OF_ANOTHER_STEP = (
 
 
 class Slurm:
-    """See `Engine`.
-
-    Args:
-        options: of srun, such as ["--partition=gpu", "--gpus-per-node=4", "--time=30"].
+    """See `Engine`; the options are srun's, such as ["--partition=gpu", "--gpus-per-node=4", "--time=30"].
 
     Raises:
         TfperfError: srun is missing.
