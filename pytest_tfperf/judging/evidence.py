@@ -218,13 +218,13 @@ class Evidence:
     values: Sequence[float | None] = ()  # in each run, None where a run lacks it; a throughput's are in `throughput`
     rank: str = ""  # the rank whose value the last run has, if there are several ranks
     places: tuple[str, ...] = ()  # where a program printed the values, each once; empty for a figure that is measured
-    pairs: Sequence[Pair] = ()  # in order; a is the run of the reference environment or of a comparison's side a
+    pairs: Sequence[Pair] = ()  # good pairs, in order; a is the run of the reference environment or of side a
     drift: CommonDrift = CommonDrift()  # the drift common to all tests of the session
     others: float | None = None  # median change of the other tests, in log throughput, where too few for a common drift
     variance: SessionVariance = field(default_factory=session_variance)  # of a single test's sessions, from history
     past: Sequence[SessionChanges] = ()  # earlier sessions judged against the same row, oldest first
     tests: int = 1  # verdicts of the session that share the false alarms of rule 2: one for each figure with a baseline
-    suspects: int = 1  # verdicts that share the false alarms of pairs: by rule 1, of tests with a suspicious first run
+    suspects: int = 1  # verdicts that share pairs' false alarms: by rule 1, of tests that the first run left undecided
     has_reference_environment: bool = False  # whether pairs can be measured, so that rule 1 applies
     max_runs: int | None = None  # that can be measured, 1 for a log, and then no further pairs can; None: no limit
     is_drift_to_come: bool = False  # tests that show the common drift, or the change of the others, are still to run
