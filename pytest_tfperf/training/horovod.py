@@ -67,11 +67,7 @@ class Horovod:
 
 
 def wait_for_rendezvous(cluster: Cluster) -> None:
-    """Return when rank 0 serves: Horovod itself gives up after a second and a half.
-
-    Raises:
-        tf.errors.DeadlineExceededError: rank 0 does not serve in time.
-    """
+    """Return when rank 0 serves, or raise a DeadlineExceededError: Horovod itself waits for a second and a half."""
     host, _, port = cluster.addresses[0].rpartition(":")
     deadline = time.monotonic() + cluster.timeout_seconds
     while time.monotonic() < deadline:

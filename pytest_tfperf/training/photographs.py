@@ -102,12 +102,9 @@ def process(
 
 @contextmanager
 def naming_corrupt(spec: InputSpec) -> Iterator[None]:
-    """Name the record and its shard if TensorFlow stops at a corrupt record of the data set in this block.
+    """Raise a MeasurementError that names record and shard if TensorFlow stops at a corrupt record in this block.
 
     TensorFlow's error names neither; so the shards are read again, for at most a minute, until a record fails.
-
-    Raises:
-        MeasurementError: names the record, with TensorFlow's text and the schema.
     """
     try:
         yield
