@@ -218,11 +218,9 @@ def sync_devices(devices: Sequence[str]) -> None:
 class OwnLoop(Loop):
     """Windows of a user's own training, which decides what its loss is of.
 
-    Args:
-        own: the result of the user's function. It has `run(steps)`, which takes that many steps, waits for them and
-            returns the loss or None, and `examples_per_step` over all devices. It may have `unit`, the word for what
-            is counted.
-        devices: the devices that it was built for.
+    `own` is the result of the user's function, built for `devices`. It has `run(steps)`, which takes that many steps,
+    waits for them and returns the loss or None, and `examples_per_step` over all devices. It may have `unit`, the word
+    for what is counted.
 
     Raises:
         WorkloadError: `own` lacks one of these, or its value is of the wrong kind.

@@ -24,10 +24,7 @@ from pytest_tfperf.training.input_spec import InputSpec
 _SHARDS_AT_ONCE = 10  # as tf_cnn_benchmarks reads them
 _RECORDS_IN_A_ROW = 16
 _READ_BUFFER_BYTES = 1 << 20
-
-_SHUFFLED = 1024
-"""Records in the shuffle buffer: 110 MB of them; tf_cnn_benchmarks' 10,000 take a gigabyte."""
-
+_SHUFFLED = 1024  # records, or 110 MB of them; tf_cnn_benchmarks' 10,000 take a gigabyte
 _BATCHES_AHEAD_EACH = 2
 _METHODS = ("bilinear", "nearest", "bicubic", "area")
 _OVERSHOOTING = ("bicubic", "area")  # bicubic at edges, area by rounding
