@@ -28,7 +28,6 @@ class OwnCode:
     """Checks the files that the workers and programs of a side have loaded and read.
 
     Args:
-        checkout: the side's code.
         may_be_same: whether to compare without any code of the repository, because the packages differ.
         lacking: the other side, whose checkout may lack files that git ignores and that this side reads.
 
@@ -80,7 +79,6 @@ class OwnCode:
             sources: the files that it has read.
             named: paths of this side's code that its arguments and variables name; they count where no Python reported
                 the files that it reads.
-            environment: its variables.
 
         Raises:
             NotCompared: it has read nothing of the repository.
@@ -188,11 +186,9 @@ class OwnCode:
         if names[0] in sys.stdlib_module_names or names[0] == "pytest_tfperf":
             return None
         below = [Path(*names[:count]) for count in range(1, len(names) + 1)]
-        return next((root for root in self._roots if any(self._is_module(root / path) for path in below)), None)
-
-    def _is_module(self, below_checkout: Path) -> bool:
-        path = self._checkout.folder / below_checkout
-        return (path / "__init__.py").exists() or path.with_name(f"{path.name}.py").exists()
+        files = [file for path in below for file in (path / "__init__.py", Path(f"{path}.py"))]
+        top = self._checkout.folder
+        return next((root for root in self._roots if any((top / root / file).exists() for file in files)), None)
 
     @cached_property
     def _roots(self) -> tuple[Path, ...]:

@@ -121,55 +121,44 @@ def make_virtual_environment(folder: Path, requirements: Path, *, otherwise: str
     lock, uv = read_lock(requirements), find_uv()
     base = _interpreter(lock, requirements, otherwise, has_uv=uv is not None)
     (folder / _LOCK).unlink(missing_ok=True)
+    python = str(folder / "bin" / "python")
+    # Without dependencies: the lock is complete, and recorded versions may contradict what packages require.
+    packages = ["--no-deps", "-r", str(requirements)]
     try:
         if folder.exists():
             shutil.rmtree(folder)
         if uv is None:
-            _with_pip(base, folder, requirements, otherwise)
+            _run(
+                [base, "-m", "venv", str(folder)],
+                f"no virtual environment can be made in {folder}",
+                f"Install what {base} lacks, such as its package venv, {otherwise}",
+            )
+            _run(
+                [python, "-m", "pip", "install", "--no-input", *packages],
+                f"the packages of {requirements} can't be installed",
+                f"Install what is missing, take a package that no model needs out of the lock, {otherwise}",
+            )
         else:
-            _with_uv(*uv, base, folder, requirements, otherwise)
+            program, variables = uv
+            _run(
+                [program, "venv", "--no-project", "--python", base, str(folder)],
+                f"uv can't make a virtual environment of Python {base} in {folder}",
+                f"Install that Python, {otherwise}",
+                variables,
+            )
+            # Compiled now, as pip does, and not by the first worker that imports them.
+            _run(
+                [program, "pip", "install", "--python", python, "--compile-bytecode", *packages],
+                f"uv can't install the packages of {requirements}",
+                "Install what is missing, take a package that no model needs out of the lock, take uv off PATH to "
+                f"install with pip, {otherwise}",
+                variables,
+            )
         (folder / _INSTALLED).write_text(_installed(folder), "utf-8")
         shutil.copyfile(requirements, folder / _LOCK)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-# Without dependencies: the lock is complete, and recorded versions may contradict what packages require.
-
-
-def _with_pip(base: str, folder: Path, requirements: Path, otherwise: str) -> None:
-    _run(
-        [base, "-m", "venv", str(folder)],
-        f"no virtual environment can be made in {folder}",
-        f"Install what {base} lacks, such as its package venv, {otherwise}",
-    )
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-deps"]
-    _run(
-        [*pip, "-r", str(requirements)],
-        f"the packages of {requirements} can't be installed",
-        f"Install what is missing, take a package that no model needs out of the lock, {otherwise}",
-    )
-
-
-def _with_uv(
-    uv: str, variables: Mapping[str, str], base: str, folder: Path, requirements: Path, otherwise: str
-) -> None:
-    _run(
-        [uv, "venv", "--no-project", "--python", base, str(folder)],
-        f"uv can't make a virtual environment of Python {base} in {folder}",
-        f"Install that Python, {otherwise}",
-        variables,
-    )
-    # Compiled now, as pip does, and not by the first worker that imports them.
-    install = [uv, "pip", "install", "--python", str(folder / "bin" / "python"), "--compile-bytecode", "--no-deps"]
-    _run(
-        [*install, "-r", str(requirements)],
-        f"uv can't install the packages of {requirements}",
-        "Install what is missing, take a package that no model needs out of the lock, take uv off PATH to install with "
-        f"pip, {otherwise}",
-        variables,
-    )
 
 
 def fault_of(folder: Path, requirements: Path) -> str:
