@@ -272,8 +272,7 @@ def _shown(files: Sequence[Path]) -> str:
 
 def _root_of(folder: Path, top: str) -> Path:
     """The folder of a checkout from which a top-level name is imported, as a path from its root."""
-    listed = run_git(
-        folder, "ls-files", "--", f":(glob)**/{top}/__init__.py", f":(glob)**/{top}.py"
-    ).stdout.splitlines()
+    patterns = (f":(glob)**/{top}/__init__.py", f":(glob)**/{top}.py")
+    listed = run_git(folder, "ls-files", "--", *patterns).stdout.splitlines()
     nearest = min(map(Path, listed), key=lambda path: len(path.parts), default=Path(top))
     return nearest.parent.parent if nearest.name == "__init__.py" else nearest.parent

@@ -6,7 +6,6 @@ They are built by uv where it is on PATH and can take over pip's settings, else 
 from __future__ import annotations
 
 import ast
-import fcntl
 import hashlib
 import json
 import os
@@ -23,7 +22,7 @@ from typing import Final
 
 from pytest_tfperf.errors import TfperfError, worded
 from pytest_tfperf.revisions.lock import Lock, read_lock
-from pytest_tfperf.revisions.worktrees import FULL
+from pytest_tfperf.revisions.worktrees import FULL, alone_in
 from pytest_tfperf.workers.failures import last_lines
 from pytest_tfperf.workers.processes import IMPORT_SECONDS, Interpreter, packages_of, require_usable_import
 
@@ -257,15 +256,13 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
         text = f"# python: {platform.python_version()}\n{text}"
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
     home, requirements = folder.absolute() / name, folder.absolute() / f"{name}.txt"
-    with worded(folder, "written", "Make it writable, or name another folder with --tfperf-dir"):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".gitignore").write_text("*\n", "utf-8")
-        with (folder / f"{name}.lock").open("a", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # two sessions may want the same environment
-            requirements.write_text(text, "utf-8")
-            if fault_of(home, requirements):
-                say(f"installing the packages of {lock} in {home}; this can take minutes")
-                make_virtual_environment(home, requirements, otherwise="or name another lock")
+    way_out = "Make it writable, or name another folder with --tfperf-dir"
+    # Two sessions may want the same environment.
+    with worded(folder, "written", way_out), alone_in(folder, lock=f"{name}.lock"):
+        requirements.write_text(text, "utf-8")
+        if fault_of(home, requirements):
+            say(f"installing the packages of {lock} in {home}; this can take minutes")
+            make_virtual_environment(home, requirements, otherwise="or name another lock")
     return home / "bin" / "python"
 
 

@@ -173,11 +173,11 @@ class Worktrees:
 
 
 @contextmanager
-def alone_in(folder: Path, waits: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Wait until no other process adds or removes something in our folder, which is made where missing."""
+def alone_in(folder: Path, waits: Callable[[], object] = lambda: None, *, lock: str = _LOCK) -> Iterator[None]:
+    """Wait until no other process that takes this lock changes our folder, which is made where missing."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n", "utf-8")  # `git add .` must not add it
-    with (folder / _LOCK).open("a", encoding="utf-8") as file:
+    with (folder / lock).open("a", encoding="utf-8") as file:
         os.set_inheritable(file.fileno(), True)  # an installer that outlives this process still holds it
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
