@@ -34,7 +34,6 @@ class CheckoutLauncher:
 
     Args:
         local: starts workers under an interpreter of the checkout.
-        checkout: the code that must run.
         may_be_same, lacking: as in `OwnCode`; `lacking` is the other side's launcher.
         keeps_doubts: whether `doubt` keeps what leaves doubt about a program; else it is an error.
     """

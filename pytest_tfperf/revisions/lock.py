@@ -63,7 +63,6 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
     Rows with the same packages share one file, `<machine>-<digest>.lock.txt`.
 
     Args:
-        folder: the baselines' folder; created if missing.
         root: the project. Packages that are installed from below it are its own code, which comes from git.
         search: folders to look for packages in; None for `sys.path`.
 

@@ -30,15 +30,13 @@ class OwnCode:
     Args:
         may_be_same: whether to compare without any code of the repository, because the packages differ.
         lacking: the other side, whose checkout may lack files that git ignores and that this side reads.
-
-    Attributes:
-        shared: files that git ignores and that this side read from the user's own folder, such as data.
     """
 
     def __init__(self, checkout: Checkout, *, may_be_same: bool = False, lacking: OwnCode | None = None) -> None:
         self._checkout = checkout
         self._may_be_same = may_be_same
         self._lacking = lacking
+        # Files that git ignores and that this side read from the user's own folder, such as data.
         self.shared: set[Path] = set()
 
     def require_loaded(self, modules: Mapping[str, str]) -> None:
@@ -76,7 +74,6 @@ class OwnCode:
 
         Args:
             command: its id.
-            sources: the files that it has read.
             named: paths of this side's code that its arguments and variables name; they count where no Python reported
                 the files that it reads.
 

@@ -245,7 +245,6 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
     Args:
         lock: a complete list of requirements, as `pip freeze` and --update-baselines write it. Without a line
             "# python: VERSION" it is for this Python.
-        folder: the folder of all environments.
 
     Raises:
         TfperfError: it can't be read, its Python is missing, uv or pip fails, or the disk is full.
