@@ -87,9 +87,8 @@ class CheckoutLauncher:
         is_proved = _key(command) in self._doubts
         watch = SourceWatch(prepared.scratch, () if is_proved else self._checkout.trees, self._checkout.moved)
         watched = replace(prepared.command, env=watch.environment(prepared.command.env))
-        if is_proved:
-            return replace(prepared, command=watched)
-        return replace(prepared, command=watched, proof=partial(self._proved, command, watch, prepared.command.env))
+        proof = prepared.proof if is_proved else partial(self._proved, command, watch, prepared.command.env)
+        return replace(prepared, command=watched, proof=proof)
 
     @contextmanager
     def _proved(

@@ -186,12 +186,8 @@ def unrepeatable_commit(commit: str) -> str:
 
 
 def _commit_fault(commit: str) -> str:
-    if not commit:
-        return (
-            "baselines recorded without a git commit have no reference environment. Commit the tests and their models"
-        )
-    if commit.endswith(DIRTY):
-        return (
-            f"baselines recorded with uncommitted changes ({commit}) have no reference environment. Commit the changes"
-        )
-    return ""
+    how, missing = "without a git commit", "the tests and their models"
+    if commit:
+        how, missing = f"with uncommitted changes ({commit})", "the changes"
+    is_whole = commit and not commit.endswith(DIRTY)
+    return "" if is_whole else f"baselines recorded {how} have no reference environment. Commit {missing}"
