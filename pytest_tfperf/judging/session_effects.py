@@ -79,9 +79,7 @@ def common_drift(changes: Collection[float], noise: NoiseOfChanges | None = None
     A change of the code that slows half of the tests down leaves two groups. The drift is then that of the group nearer
     to its baselines: code that lost something is more likely than code that gained on a machine that became slower.
 
-    Args:
-        changes: of the tests' first windows against their baselines.
-        noise: of a change; None takes all tests for one group.
+    `changes` are of the tests' first windows against their baselines. Without `noise` all tests are one group.
     """
     if len(changes) < MIN_TESTS:
         return CommonDrift(tests=len(changes))
@@ -107,21 +105,15 @@ def noise_of_changes(
 ) -> NoiseOfChanges:
     """Return the noise of a change, in the median over tests.
 
-    Args:
-        rows: the noise of each test's baseline, and the number of its runs.
-        within_runs: the standard error of a run from its first windows.
-        between_sessions: the standard deviation between a test's sessions.
+    `rows` have the noise of each test's baseline and the number of its runs; `within_runs` is the standard error of a
+    run from its first windows.
     """
     of_runs = statistics.median(noise.between_runs**2 * (1 + baseline_variance(runs)) for noise, runs in rows)
     return NoiseOfChanges(math.sqrt(of_runs), math.hypot(within_runs, between_sessions))
 
 
 def change_of_others(changes: Collection[float]) -> float | None:
-    """Return the median change of a session's other tests where they are too few for a common drift; else None.
-
-    Args:
-        changes: of the other tests' first windows against their baselines.
-    """
+    """Return the median change of a session's other tests where they are too few for a common drift; else None."""
     return statistics.median(changes) if MIN_OTHERS <= len(changes) < MIN_TESTS - 1 else None
 
 

@@ -75,10 +75,6 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
 
     The pairs of all sentinels are one sequence, so that a test that slowed down by itself adds no more than any other.
     An INCONCLUSIVE verdict that wants pairs asks for more pairs of each sentinel. None without any pair.
-
-    Args:
-        measured: the sentinels.
-        tolerance: the accepted change of all sentinels together.
     """
     measured = [sentinel for sentinel in measured if sentinel.pairs]
     if not measured:
@@ -126,11 +122,7 @@ def judge_machine(
 
     Without any pair the common drift is judged, a part of which may be the software's. A session of too few tests can't
     tell a slower machine from slower tests, and is at most INCONCLUSIVE. None where nothing is known.
-
-    Args:
-        drift: the drift common to all tests of the session.
-        measured: the tests that have pairs with the reference environment.
-        between_sessions: the standard deviation between sessions of a single test (`SessionVariance.mean`).
+    `between_sessions` is the standard deviation between sessions of a single test (`SessionVariance.mean`).
     """
     measured = [test for test in measured if test.pairs and not _has_other_software(test)]
     if measured:

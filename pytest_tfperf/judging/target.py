@@ -185,9 +185,8 @@ def provisional_baselines(
     They show a new user how the gate works from the second session on. They warn and never fail, because nobody has
     confirmed that those sessions were right.
 
-    Args:
-        earlier: the measurements of these sessions, oldest first.
-        gpu: the GPUs' name today, "" on CPUs; a machine with a name of its own may have got other GPUs.
+    `earlier` are their measurements, oldest first. `gpu` is the GPUs' name today, "" on CPUs: a machine with a name of
+    its own may have got other GPUs.
     """
     alike = {key: [past for past in measured if past.gpu == gpu] for key, measured in earlier.items()}
     return {key: provisional_baseline(machine, key, measured) for key, measured in alike.items() if measured}

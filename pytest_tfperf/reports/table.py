@@ -35,7 +35,6 @@ def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, wid
 
     Args:
         rows: column -> text, None or "" for no value; all rows have the same columns.
-        columns: the properties of the columns.
         width: the most characters of a line; None for no limit.
     """
     if not (rows := list(rows)):
