@@ -34,7 +34,7 @@ from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
 from pytest_tfperf.judging.judge import may_stop_early
 from pytest_tfperf.judging.new_baselines import wants
 from pytest_tfperf.judging.target import peak_rates, refuse_other_devices, require_same_unit
-from pytest_tfperf.judging.validity import invalid
+from pytest_tfperf.judging.validity import ALL_DISTURBED, invalid
 
 _WELL = (Outcome.PASS, Outcome.IMPROVED)
 
@@ -128,7 +128,7 @@ class Bench:
             taken.discarded.append(run)
             if len(taken.discarded) >= machine.tries:
                 machine.seconds_disturbed += taken.seconds
-                raise _invalid(task, invalid(None), taken.discarded)
+                raise _invalid(task, ALL_DISTURBED, taken.discarded)
         if task.target.baseline is not None:  # before the run counts: the common drift must not hold another unit
             require_same_unit(task.target.baseline, run.unit)
         machine.note_first_run(task, run)
@@ -222,7 +222,7 @@ class Bench:
                 return run
             disturbed.append(run)
         machine.seconds_disturbed += time.monotonic() - started
-        raise _invalid(task, invalid(None), disturbed)
+        raise _invalid(task, ALL_DISTURBED, disturbed)
 
     def _take_pair(self, task: Task, taken: _RunsSoFar, machine: MachineSession) -> bool:
         """Add a pair with the reference environment; False if that environment fails, so that rule 2 takes over."""
@@ -239,7 +239,7 @@ class Bench:
             machine.seconds_disturbed += time.monotonic() - started
         if pair is None:
             disturbed = [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance]
-            raise _invalid(task, invalid(None), disturbed)
+            raise _invalid(task, ALL_DISTURBED, disturbed)
         taken.discarded_pairs += discarded
         taken.pairs.append(pair)
         return True

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pytest_tfperf import features
 from pytest_tfperf.cli import history
 from pytest_tfperf.console import output, session_settings
-from pytest_tfperf.console.arguments import Commands, add_command, unread
+from pytest_tfperf.console.arguments import add_command, unread
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.topology import Gpu, Topology
 from pytest_tfperf.errors import DOCS, TfperfError
@@ -82,7 +82,14 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    _add_topology(commands)
+    topology = add_command(
+        commands,
+        "topology",
+        _topology,
+        "show GPUs, the links between them, and the host",
+        examples=("tfperf topology", "tfperf topology --json > machine.json"),
+    )
+    topology.add_argument("--json", action="store_true", help="as JSON, to keep as a snapshot")
     actions = history.add_to(commands)
     for command in features.commands():
         if hasattr(command, "add_to"):
@@ -97,17 +104,6 @@ def _version() -> str:
         return version("pytest-tfperf")
     except PackageNotFoundError:  # run from a checkout that is not installed
         return "(not installed)"
-
-
-def _add_topology(commands: Commands) -> None:
-    topology = add_command(
-        commands,
-        "topology",
-        _topology,
-        "show GPUs, the links between them, and the host",
-        examples=("tfperf topology", "tfperf topology --json > machine.json"),
-    )
-    topology.add_argument("--json", action="store_true", help="as JSON, to keep as a snapshot")
 
 
 def _topology(arguments: argparse.Namespace) -> int:

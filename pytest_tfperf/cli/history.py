@@ -145,7 +145,9 @@ def by_workload(
         last = lasts[machine, workload, topology]
         # Values that are INVALID or slowed on purpose count only where there are no others.
         median = statistics.median(measured.get((last.unit, True)) or measured[last.unit, False])
-        figure = _figure_to_blame(last, figures_of) if last.test_outcome != last.outcome_word else None
+        figures = figures_of(last) if last.test_outcome != last.outcome_word else ()
+        to_blame = (each for each in figures if each.id == last.id and str(each.outcome) == last.test_outcome)
+        figure = next((shown_name(each.key.figure) for each in to_blame), None)
         rows.append(
             {
                 "outcome": f"{last.test_outcome or 'measured'}{f' ({figure})' if figure else ''}",
@@ -162,11 +164,3 @@ def by_workload(
             }
         )
     return table(rows, _COLUMNS, width)
-
-
-def _figure_to_blame(last: PastResult, figures_of: Callable[[PastResult], Iterable[PastResult]]) -> str | None:
-    """Return the figure that has the test's outcome, None where no figure has."""
-    blamed = (
-        figure for figure in figures_of(last) if figure.id == last.id and str(figure.outcome) == last.test_outcome
-    )
-    return next((shown_name(figure.key.figure) for figure in blamed), None)

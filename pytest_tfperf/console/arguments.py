@@ -210,13 +210,14 @@ def session_id(
 def nothing_left(history: History, wanted: Filters) -> TfperfError | None:
     """The error for the first filter that leaves no measurement; None if some are left, or without filters."""
     given = {name: value for name, value in wanted.items() if value is not None and name != "is_interleaved"}
-    met: Filters = {"is_interleaved": False}
-    if not given or not history.has(**met):
+    if not given or not history.has(is_interleaved=False):
         return None
+    met: Filters = {}
     for name, value in given.items():
         left = cast("Filters", met | {name: value})
-        if not history.has(**left):
-            others = ", ".join(f"--{earlier}" for earlier in met if earlier in given)
+        alone: Filters = {**left, "is_interleaved": False}
+        if not history.has(**alone):
+            others = ", ".join(f"--{earlier}" for earlier in met)
             return TfperfError(f"--{name}{f' (with {others})' if others else ''}: {_why(name, value, history, met)}")
         met = left
     return None
@@ -225,7 +226,6 @@ def nothing_left(history: History, wanted: Filters) -> TfperfError | None:
 def _why(name: str, value: object, history: History, met: Filters) -> str:
     """Why this filter leaves none of the measurements that met the filters before."""
     # The indexes know no sides, and names that were only compared are worth naming, too.
-    met = cast("Filters", {filter: given for filter, given in met.items() if filter != "is_interleaved"})
     if isinstance(value, datetime):
         first, last = history.times_of(**met)
         which, other = ("since", f"last is of {last}") if name == "since" else ("before", f"first is of {first}")

@@ -178,8 +178,14 @@ def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
         return
     figures = "  ".join(map(change, d.changes))
     yield f"{counted(len(d.changes), kind)} {'was' if len(d.changes) == 1 else 'were'} taken: {figures}"
-    if d.evidence is not None:
-        yield from _evidence(verdict, d)
+    if d.evidence is not None:  # how the sequential test of pairs ended
+        yield f"Their trimmed mean is {change(d.middle)}. The tolerance accepts {percent(d.accepted)}."
+        evidence = f"Their evidence for a loss (a log likelihood ratio) is {d.evidence:.1f}"
+        yield f"{evidence}, and the test fails from {d.evidence_needed:.1f}."
+        if verdict.outcome in (Outcome.PASS, Outcome.TOO_NOISY) and len(d.changes) < d.last:
+            yield f"That clears the test, so the pairs that were left ({d.last} at most) were not needed."
+        elif verdict.outcome is Outcome.INCONCLUSIVE:
+            yield "It is INCONCLUSIVE: a loss explains the pairs better than noise does, but not by enough to fail."
         return
     yield f"Their middle (Hodges-Lehmann median) is {change(d.middle)}. {_against_threshold(verdict, d)}"
     if verdict.outcome in (Outcome.PASS, Outcome.TOO_NOISY) and len(d.changes) < d.last:
@@ -190,21 +196,6 @@ def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
         yield "It is INCONCLUSIVE, because noise alone is seldom so slow: in less than one session in 20."
     if verdict.if_slower is Consequence.WARNS:
         yield "Earlier sessions are no recorded baseline, so this test warns and never fails."
-
-
-def _evidence(verdict: Verdict, d: Decision) -> Iterator[str]:
-    """How the sequential test of pairs ended."""
-    assert d.middle is not None, "there are pairs"
-    assert d.evidence is not None, "pairs have evidence"
-    yield f"Their trimmed mean is {change(d.middle)}. The tolerance accepts {percent(d.accepted)}."
-    yield (
-        f"Their evidence for a loss (a log likelihood ratio) is {d.evidence:.1f}, and the test fails from "
-        f"{d.evidence_needed:.1f}."
-    )
-    if verdict.outcome in (Outcome.PASS, Outcome.TOO_NOISY) and len(d.changes) < d.last:
-        yield f"That clears the test, so the pairs that were left ({d.last} at most) were not needed."
-    elif verdict.outcome is Outcome.INCONCLUSIVE:
-        yield "It is INCONCLUSIVE: a loss explains the pairs better than noise does, but not by enough to fail."
 
 
 def _than_expected(fraction: float) -> str:

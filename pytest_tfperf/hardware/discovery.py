@@ -35,7 +35,7 @@ def discover(
     The GPUs stay awake as long as this process lives, so that no run has to wait for them.
 
     Args:
-        environ: environment variables, of which CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read.
+        environ: of its variables CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read.
         is_known: whether a machine of this name was measured before; asked if GPUs are lost.
     """
     host = read_host(root)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -66,7 +65,7 @@ def of_children(parent: int) -> AbstractContextManager[Bytes]:
     kernel keeps of a single process where that is more. So a spike between two polls is missed only if several
     processes share it, or its process has ended before the next poll.
     """
-    return _polled(lambda _: lambda: _on_host(_children_of(parent)))
+    return _polled(lambda _: lambda: _on_host(parent))
 
 
 def on_gpus(gpus: Sequence[Gpu]) -> AbstractContextManager[Bytes]:
@@ -102,14 +101,11 @@ def _used(nvml: Any, handles: Mapping[str, Any]) -> dict[str, int]:
     return {uuid: int(memory.used) for uuid, memory in known.items() if memory is not None}
 
 
-def _children_of(pid: int) -> Sequence[int]:
+def _on_host(parent: int) -> int | None:
+    """The sum of its children's sets, or the highest peak of one of them; None where none can be read."""
+    pids: list[int] = []
     with suppress(psutil.Error):
-        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    return []
-
-
-def _on_host(pids: Collection[int]) -> int | None:
-    """The sum of their proportional sets, or the highest peak of one of them; None where none can be read."""
+        pids = [child.pid for child in psutil.Process(parent).children(recursive=True)]
     now = [size for pid in pids if (size := _kib(pid, "smaps_rollup", "Pss") or _kib(pid, "status", "VmRSS"))]
     peaks = [size for pid in pids if (size := _kib(pid, "status", "VmHWM"))]
     return max(sum(now), max(peaks, default=0)) * 1024 if now else None
@@ -124,18 +120,13 @@ def _kib(pid: int, file: str, field: str) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The memory of a GPU in use while none of our workers runs.
-
-    Args:
-        processes: "python (pid 4711)" -> bytes, None where the driver does not report them; empty where no process can
-            be named.
-    """
+class Held(NamedTuple):
+    """The memory of a GPU in use while none of our workers runs."""
 
     uuid: str
     used_bytes: int
     total_bytes: int
+    # "python (pid 4711)" -> bytes, None where the driver does not report them; empty where no process can be named.
     processes: Mapping[str, int | None]
 
 

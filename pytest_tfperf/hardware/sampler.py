@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from heapq import nlargest
 from pathlib import Path
@@ -123,23 +123,14 @@ class ProcessSeconds(NamedTuple):
     reaped: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
-    """The kernel's counters at one moment.
-
-    Args:
-        monotonic_seconds: the time of the reading.
-        cpu: None where the kernel does not report it.
-        swapped_bytes: in and out of swap since boot, of the whole machine; None where the kernel does not report it.
-        processes: by pid, every process that we may see.
-        ours: pids of this process and of all that it started.
-    """
+class Counters(NamedTuple):
+    """The kernel's counters at one moment; None for one that it does not report."""
 
     monotonic_seconds: float
+    processes: Mapping[int, ProcessSeconds]  # by pid, every process that we may see
+    ours: frozenset[int]  # pids of this process and of all that it started
     cpu: CpuSeconds | None = None
-    swapped_bytes: int | None = None
-    processes: Mapping[int, ProcessSeconds]
-    ours: frozenset[int]
+    swapped_bytes: int | None = None  # in and out of swap since boot, of the whole machine
 
 
 class HostUsage:
@@ -214,13 +205,9 @@ def our_cpu_seconds(before: Counters, after: Counters) -> float:
 
     The time of a child without a waiting parent leaves the sum; the growth of the others is then the better estimate.
     """
-    growth = of_survivors = 0.0
-    for counters, sign in ((before, -1), (after, 1)):
-        for pid in counters.ours & counters.processes.keys():
-            growth += sign * sum(counters.processes[pid])
-    for pid in after.ours & after.processes.keys() & before.processes.keys():
-        of_survivors += _grown(before, after, pid)
-    return max(growth, of_survivors)
+    used = [sum(sum(at.processes[pid]) for pid in at.ours & at.processes.keys()) for at in (before, after)]
+    survivors = after.ours & after.processes.keys() & before.processes.keys()
+    return max(used[1] - used[0], sum(_grown(before, after, pid) for pid in survivors))
 
 
 def _grown(before: Counters, after: Counters, pid: int) -> float:
@@ -240,11 +227,9 @@ def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
         with suppress(psutil.Error):
             used = process.cpu_times()
             processes[process.pid] = ProcessSeconds(used.user + used.system, used.children_user + used.children_system)
-    busy = idle = stolen = 0.0
-    for cpu in times:
-        busy += cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq
-        idle += cpu.idle + cpu.iowait
-        stolen += cpu.steal
+    busy = sum(cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq for cpu in times)
+    idle = sum(cpu.idle + cpu.iowait for cpu in times)
+    stolen = sum(cpu.steal for cpu in times)
     swap = known(psutil.swap_memory)
     return Counters(
         monotonic_seconds=monotonic_seconds,
@@ -285,21 +270,15 @@ def our_processes(root: int, besides: Collection[int] = ()) -> frozenset[int]:
 
 def process_name(pid: int) -> str | None:
     """ "python (pid 4711)"; None for a process that is gone."""
-    try:
+    with suppress(psutil.Error):
         return f"{psutil.Process(pid).name()} (pid {pid})"
-    except psutil.Error:
-        return f"another user's process (pid {pid})" if _is_hidden(pid) else None
-
-
-def _is_hidden(pid: int) -> bool:
-    """Whether a process runs that /proc hides (mount option hidepid); a signal tells it from one that is gone."""
     try:
-        os.kill(pid, 0)
+        os.kill(pid, 0)  # tells a process that /proc hides (mount option hidepid) from one that is gone
     except PermissionError:
-        return True
+        return f"another user's process (pid {pid})"
     except OSError:
-        return False
-    return False
+        pass
+    return None
 
 
 def pid_in(name: str) -> str:

@@ -44,31 +44,20 @@ _QUIETEST = 0.0005  # no throughput is known better than 0.05 %
 
 @dataclass(frozen=True, slots=True)
 class SeriesNoise:
-    """The noise that is expected from earlier points.
+    """The noise that is expected from earlier points."""
 
-    Args:
-        variance: of one point, estimated with `freedom` degrees of freedom.
-        correlation: of neighbouring points.
-    """
-
-    variance: float = 0.0
+    variance: float = 0.0  # of one point, estimated with `freedom` degrees of freedom
     freedom: int = 0
-    correlation: float = _CORRELATION
+    correlation: float = _CORRELATION  # of neighbouring points
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A change at the time of its detection.
+    """A change at the time of its detection."""
 
-    Args:
-        first: index of the first point after the change, as estimated then.
-        found: index of the point at which the change was detected.
-        noise: of the points up to `found`.
-    """
-
-    first: int
-    found: int
-    noise: SeriesNoise
+    first: int  # index of the first point after the change, as estimated then
+    found: int  # index of the point at which the change was detected
+    noise: SeriesNoise  # of the points up to `found`
 
 
 def alarms(values: Values, tests: int = 1) -> list[Alarm]:
@@ -220,25 +209,16 @@ _GRID = 24  # candidates for the ends of a slow change, which are then searched 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One change in a series.
+    """One change in a series."""
 
-    Args:
-        first: index of the first point after a step, or of a slow change.
-        last: index of a slow change's last point; the same as `first` for a step.
-        found: index of the point at which the change was detected.
-        size, low, high: in log rate, with a 95 % confidence interval.
-        before: the level before it.
-        now: the level since the series' last change; where the latest points are nearer to `before`, their median.
-    """
-
-    first: int
-    last: int
-    found: int
-    size: float
+    first: int  # index of the first point after a step, or of a slow change
+    last: int  # index of a slow change's last point; the same as `first` for a step
+    found: int  # index of the point at which the change was detected
+    size: float  # in log rate; `low` to `high` is its 95 % confidence interval
     low: float
     high: float
-    before: float = 0.0
-    now: float = 0.0
+    before: float = 0.0  # the level before it
+    now: float = 0.0  # the level since the last change; where the latest points are nearer to `before`, their median
 
     @property
     def is_slow(self) -> bool:

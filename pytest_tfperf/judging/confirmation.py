@@ -26,40 +26,25 @@ _AGREEMENT, _DOUBT = 7 / 8, 6 / 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """The changes so far and the variances to judge them by, in natural logarithms of throughput or a figure's unit.
-
-    Args:
-        changes: of each run, against the baseline.
-        stages: counts of runs at which a suspect may be cleared; the last count decides.
-        accepted: the slowdown that the tolerance accepts.
-        to_be_found: the slowdown beyond `accepted` that noise must not let pass unsuspected; inf: any may pass.
-        own_variance: of one change, between runs.
-        own_variance_today: at least `own_variance`; more if today's windows vary more than the baseline's runs did. It
-            widens the threshold, never the suspicion.
-        shared_variance: of the baseline, which all changes are compared with.
-        session_variance: the variance that sessions are expected to add.
-        most_session_variance: the most variance that sessions are likely to add; the threshold allows for it.
-        degrees_of_freedom: of the variances between runs.
-        degrees_of_sessions: of the variances that sessions add.
-        tests: the number of tests that share the session's false alarms.
-        warns_only: the slowdown can't fail the test, so only a slowdown beyond the threshold is worth further runs.
-    """
+    """The changes so far and the variances to judge them by, in natural logarithms of throughput or a figure's unit."""
 
     counts_shown: ClassVar[tuple[int, ...]] = (1, 3, 5, 8)
 
-    changes: tuple[float, ...]
-    stages: tuple[int, ...]
-    accepted: float
-    to_be_found: float = math.inf
-    own_variance: float
+    changes: tuple[float, ...]  # of each run, against the baseline
+    stages: tuple[int, ...]  # counts of runs at which a suspect may be cleared; the last count decides
+    accepted: float  # the slowdown that the tolerance accepts
+    to_be_found: float = math.inf  # beyond `accepted`, and not to pass unsuspected because of noise; inf: any may pass
+    own_variance: float  # of one change, between runs
+    # More than `own_variance` if today's windows vary more than the baseline's runs did. It widens the threshold, never
+    # the suspicion.
     own_variance_today: float
-    shared_variance: float = 0.0
-    session_variance: float = 0.0
-    most_session_variance: float = 0.0
-    degrees_of_freedom: float
-    degrees_of_sessions: float = math.inf
-    tests: int
-    warns_only: bool = False
+    shared_variance: float = 0.0  # of the baseline, which all changes are compared with
+    session_variance: float = 0.0  # the variance that sessions are expected to add
+    most_session_variance: float = 0.0  # the most variance that sessions are likely to add; the threshold allows for it
+    degrees_of_freedom: float  # of the variances between runs
+    degrees_of_sessions: float = math.inf  # of the variances that sessions add
+    tests: int  # the number of tests that share the session's false alarms
+    warns_only: bool = False  # it can't fail the test, so only a slowdown beyond the threshold is worth further runs
 
     @property
     def middle(self) -> float:

@@ -13,12 +13,7 @@ def consequence(measurement: Measurement, *, require_baseline: bool, strict: boo
     """Return the worst consequence that the verdicts on a measurement have for its test.
 
     A measurement without an outcome passes, and a provisional baseline fails nothing. A loss that the team knows of
-    passes until the end of its acknowledgement; past the end it fails the nightly gate alone.
-
-    Args:
-        measurement: of a call of the test.
-        require_baseline: `--tfperf-require-baseline`, the nightly gate.
-        strict: `--tfperf-strict`.
+    passes until the end of its acknowledgement; past the end it fails the nightly gate alone, `require_baseline`.
     """
     consequences = {
         _of(verdict, verdict.standing(measurement.day), require_baseline=require_baseline, strict=strict)

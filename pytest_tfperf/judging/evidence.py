@@ -31,34 +31,20 @@ OF_RATES = Scatter(2 * ASSUMED_BETWEEN_RUNS**2, EXPECTED_PAIRS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """The values of a figure in runs and pairs.
+    """The values of a figure in runs and pairs."""
 
-    Args:
-        value: over all runs: the Hodges-Lehmann median, or the median of side b; NaN where no run has it.
-        unit: of the values; of a throughput what it counts.
-        fault: why they can't be judged; None where they can.
-        positions: of the runs, on the figure's scale.
-        errors: the standard error of each run from its windows; empty for a figure beside the throughput.
-        changes: of the pairs, from the reference environment (or side a) to the current one (or b), on the scale.
-        errors_of_pairs: the standard errors of these, from windows and uneven disturbances; empty for other figures.
-        bias: the most by which disturbances of mostly one side can have changed the mean of the pairs.
-        seen: all values of another figure, of runs and of pairs; None where a run lacks it.
-        a, b: the values of another figure in the pairs' runs of either side.
-        target: the median of another figure in the reference environment today, or of side a; None without pairs.
-    """
-
-    value: float
-    unit: str
-    fault: Reason | None
-    positions: Sequence[float]
-    errors: Sequence[float] = ()
-    changes: Sequence[float] = ()
-    errors_of_pairs: Sequence[float] = ()
-    bias: float = 0.0
-    seen: Sequence[float | None] = ()
-    a: Sequence[float] = ()
+    value: float  # over all runs: the Hodges-Lehmann median, or the median of side b; NaN where no run has it
+    unit: str  # of the values; of a throughput what it counts
+    fault: Reason | None  # why they can't be judged; None where they can
+    positions: Sequence[float]  # of the runs, on the figure's scale
+    errors: Sequence[float] = ()  # standard error of each run from its windows; empty for other figures
+    changes: Sequence[float] = ()  # of the pairs, from the reference environment (or a), on the scale
+    errors_of_pairs: Sequence[float] = ()  # of these, from windows and uneven disturbances; empty for other figures
+    bias: float = 0.0  # the most by which disturbances of mostly one side can have changed the mean of the pairs
+    seen: Sequence[float | None] = ()  # all values of another figure, of runs and of pairs; None where a run lacks it
+    a: Sequence[float] = ()  # another figure in the pairs' runs of this side
     b: Sequence[float] = ()
-    target: float | None = None
+    target: float | None = None  # another figure's median in the reference environment (or a); None without pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,49 +209,27 @@ class LinearScale:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The evidence for a verdict on one figure of one test.
+    """The evidence for a verdict on one figure of one test."""
 
-    Args:
-        throughput: the test's runs of this session; runs that are part of `pairs` are not in it.
-        target: what the figure is judged against.
-        tolerance: the accepted change of the throughput; another figure has its own.
-        figure: the figure.
-        values: the figure's value in each run, None where a run lacks it; those of the throughput are in `throughput`.
-        rank: the rank whose value the last run has, if there are several ranks.
-        places: where a program printed the values, each place once; empty for a figure that is measured.
-        pairs: good pairs, in order; a is the run of the reference environment or of a comparison's side a.
-        drift: the drift common to all tests of the session.
-        others: the median change of the other tests, in log throughput, where they are too few for a common drift.
-        variance: between the sessions of a single test, learnt from history.
-        past: earlier sessions judged against the same row, oldest first.
-        tests: verdicts of the session that share the false alarms of rule 2: one for each figure with a baseline.
-        suspects: verdicts that share the false alarms of pairs: by rule 1, of tests left undecided by their first run.
-        has_reference_environment: whether pairs can be measured, so that rule 1 applies.
-        max_runs: the most runs that can be measured, 1 for a log; then no further pairs can be either. None: no limit.
-        is_drift_to_come: tests that show the common drift, or the change of the others, are still to run.
-        is_comparison: the pairs are of two sides, and b's values are judged against a's instead of a baseline.
-        terms: how the pairs decide; only a throughput's have `at_least`.
-    """
-
-    throughput: Throughput
-    target: Target
-    tolerance: Tolerance
+    throughput: Throughput  # the test's runs of this session; runs that are part of `pairs` are not in it
+    target: Target  # what the figure is judged against
+    tolerance: Tolerance  # the accepted change of the throughput; another figure has its own
     figure: Figure = THROUGHPUT
-    values: Sequence[float | None] = ()
-    rank: str = ""
-    places: tuple[str, ...] = ()
-    pairs: Sequence[Pair] = ()
-    drift: CommonDrift = CommonDrift()
-    others: float | None = None
-    variance: SessionVariance = field(default_factory=session_variance)
-    past: Sequence[SessionChanges] = ()
-    tests: int = 1
-    suspects: int = 1
-    has_reference_environment: bool = False
-    max_runs: int | None = None
-    is_drift_to_come: bool = False
-    is_comparison: bool = False
-    terms: Terms = OF_SUSPECTS
+    values: Sequence[float | None] = ()  # in each run, None where a run lacks it; a throughput's are in `throughput`
+    rank: str = ""  # the rank whose value the last run has, if there are several ranks
+    places: tuple[str, ...] = ()  # where a program printed the values, each once; empty for a figure that is measured
+    pairs: Sequence[Pair] = ()  # in order; a is the run of the reference environment or of a comparison's side a
+    drift: CommonDrift = CommonDrift()  # the drift common to all tests of the session
+    others: float | None = None  # median change of the other tests, in log throughput, where too few for a common drift
+    variance: SessionVariance = field(default_factory=session_variance)  # of a single test's sessions, from history
+    past: Sequence[SessionChanges] = ()  # earlier sessions judged against the same row, oldest first
+    tests: int = 1  # verdicts of the session that share the false alarms of rule 2: one for each figure with a baseline
+    suspects: int = 1  # verdicts that share the false alarms of pairs: by rule 1, of tests with a suspicious first run
+    has_reference_environment: bool = False  # whether pairs can be measured, so that rule 1 applies
+    max_runs: int | None = None  # that can be measured, 1 for a log, and then no further pairs can; None: no limit
+    is_drift_to_come: bool = False  # tests that show the common drift, or the change of the others, are still to run
+    is_comparison: bool = False  # the pairs are of two sides, and b's values are judged against a's, not a baseline
+    terms: Terms = OF_SUSPECTS  # how the pairs decide; only a throughput's have `at_least`
 
     @cached_property
     def scale(self) -> LogScale | LinearScale:

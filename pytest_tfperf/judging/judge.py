@@ -160,26 +160,18 @@ def _by_itself(evidence: Evidence) -> Evidence:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A figure judged under one drift and in one direction, and the confirmation of its loss.
-
-    Args:
-        drift: subtracted from the runs' changes; one of `Evidence.possible_drifts`.
-        sign: makes a change for the worse negative.
-        noise: on the figure's scale.
-        expected: the value that the runs are compared with.
-        between_sessions: the expected standard deviation between sessions, on the figure's scale.
-        is_shared: the runs are slower by more than the tolerance, and so are the session's other tests, which are too
-            few for a common drift. The threshold then allows for more variance between sessions.
-    """
+    """A figure judged under one drift and in one direction, and the confirmation of its loss."""
 
     evidence: Evidence
-    drift: CommonDrift
-    sign: int
+    drift: CommonDrift  # subtracted from the runs' changes; one of `Evidence.possible_drifts`
+    sign: int  # makes a change for the worse negative
     baseline: Baseline
-    noise: Noise
+    noise: Noise  # on the figure's scale
     learnt: LearntBaseline
-    expected: float
-    between_sessions: float
+    expected: float  # the value that the runs are compared with
+    between_sessions: float  # the expected standard deviation between sessions, on the figure's scale
+    # The runs are slower by more than the tolerance, and so are the session's other tests, which are too few for a
+    # common drift. The threshold then allows for more variance between sessions.
     is_shared: bool
     by_runs: Confirmation
     confirmation: Confirmation | PairsTest

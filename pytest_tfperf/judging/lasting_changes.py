@@ -196,13 +196,10 @@ def _changes(
     """Yield the changes of a series.
 
     Args:
-        machine: the machine that measured it.
         sessions: the index of each value's session among the machine's.
         values: logarithms, or multiples of `unit`.
-        moments: `_moments` of the machine's sessions.
-        series: test and key; None for the machine's common drift.
+        series: None for the machine's common drift.
         times: of the values; by default those of the sessions.
-        unit: None for logarithms.
     """
     test, key = series or (None, None)
     starts = np.flatnonzero(np.diff(moments[sessions], prepend=-1))

@@ -19,12 +19,10 @@ from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import BaselineError, BaselineRefused
 from pytest_tfperf.judging.breakdown import matmul_rate
 from pytest_tfperf.judging.noise import (
-    DETECTION,
     TOO_NOISY_TO_GATE,
     accepted_slowdown,
     detectable,
     screen_error,
-    suspicion,
     without_slow_runs,
 )
 from pytest_tfperf.judging.session_effects import MIN_TESTS
@@ -52,12 +50,7 @@ def controls(rows: Iterable[Baseline], topology: str, recorded: Collection[Key])
 
     A control is trained again from its row; a program can't be, because a row only names it. Controls run on as many
     devices as the recording, so that they load the machine alike, and the rows with the least noise between runs show
-    changes of the machine best.
-
-    Args:
-        rows: the machine's.
-        topology: what the recording runs on.
-        recorded: the rows that this session records, which can't be controls.
+    changes of the machine best. The rows that this session records can't be controls.
     """
     candidates = [
         row
@@ -78,11 +71,8 @@ def correction(change: float, rows: int) -> float:
     rows compare with the machine's other rows as if all had been recorded together.
 
     With too few rows for a common drift, each test is judged against its row alone. A correction by more than sessions
-    differ would then undo a slowdown of all tests that the user accepts test by test.
-
-    Args:
-        change: the median; 0 without controls.
-        rows: the number of the machine's rows, including the new rows.
+    differ would then undo a slowdown of all tests that the user accepts test by test. `rows` is the number of the
+    machine's rows, including the new rows; `change` is 0 without controls.
     """
     is_too_large = rows < MIN_TESTS and not -MOST_ALONE <= change <= MOST_ALONE
     return 0.0 if is_too_large else -change
@@ -108,8 +98,7 @@ def pooled(measurements: Sequence[Measurement]) -> Measurement:
     Where all tests of a session were faster together, its runs lose that common drift: the machine may fall back, and
     the new row would fail. Where all were slower, the runs stay as they were measured.
 
-    Args:
-        measurements: of one workload and topology, latest first.
+    `measurements` are of one workload and topology, latest first.
     """
     latest, runs, values = measurements[0], [], []
     for m in measurements:
@@ -195,7 +184,7 @@ def _row(measurement: Measurement, figure: str = "", **values: Any) -> Baseline:
 def _detectable(log_rates: Sequence[float]) -> float:
     """Return the slowdown, as a positive fraction, that a run compared with these shows with 98 % power."""
     error = screen_error(statistics.stdev(log_rates), len(log_rates))
-    return -math.expm1(-(suspicion(accepted_slowdown(Tolerance()), error) + DETECTION * error))
+    return -math.expm1(-detectable(accepted_slowdown(Tolerance()), error))
 
 
 def _shown(measurement: Measurement) -> str:
@@ -218,10 +207,10 @@ def figure_baseline(measurement: Measurement, figure: Figure) -> Baseline:
             f"the runs don't give {figure.name} at the same place, but {', '.join(places)}",
             next_step=f"L{at_fixed_steps(figure.name, places[0])[1:]}",
         ).at(_shown(measurement))
-    if refusal := _too_noisy(measurement, figure, known):
-        raise refusal.at(_shown(measurement))
     kept = _kept(figure, known)
     value, spread = hodges_lehmann(kept), statistics.stdev(kept)
+    if refusal := _too_noisy(measurement, figure, known, kept):
+        raise refusal.at(_shown(measurement))
     try:
         return _row(
             measurement,
@@ -254,9 +243,10 @@ def _kept(figure: Figure, values: Sequence[float]) -> list[float]:
     return [value for value, rate in zip(values, rates, strict=True) if rate in kept]
 
 
-def _too_noisy(measurement: Measurement, figure: Figure, values: Sequence[float]) -> BaselineRefused | None:
-    """Return the error for values that can't make a row; None if they can."""
-    kept = _kept(figure, values)
+def _too_noisy(
+    measurement: Measurement, figure: Figure, values: Sequence[float], kept: Sequence[float]
+) -> BaselineRefused | None:
+    """Return the error for values of which those `kept` can't make a row; None if they can."""
     value, spread = hodges_lehmann(kept), statistics.stdev(kept)
     accepted = figure.accepted(value)
     each = "  ".join(f"{value:.6g}" for value in values) + f" {figure.unit}"

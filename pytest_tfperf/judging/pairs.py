@@ -45,23 +45,14 @@ _TRIMMED_FROM = 10  # pairs from which on one is trimmed at either end; two from
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How a comparison is decided.
+    """How a comparison is decided."""
 
-    Args:
-        tolerance: of the throughput; None for each test's own.
-        at_least: the ratio b / a that is required, in place of 1 less the tolerance; None where none is given.
-        max_pairs: the most pairs; more pairs find smaller slowdowns, and take longer.
-        max_seconds: no pair is begun that would probably end later.
-        false_alarms: how often an unchanged figure is REGRESSED.
-        false_passes: how often a loss of twice the accepted change passes.
-    """
-
-    tolerance: Tolerance | None = None
-    at_least: float | None = None
-    max_pairs: int = MOST_PAIRS
-    max_seconds: float = MAX_SECONDS
-    false_alarms: float = FALSE_ALARMS
-    false_passes: float = _FALSE_PASSES
+    tolerance: Tolerance | None = None  # of the throughput; None for each test's own
+    at_least: float | None = None  # the ratio b / a that is required, in place of 1 less the tolerance; None: none is
+    max_pairs: int = MOST_PAIRS  # the most pairs; more pairs find smaller slowdowns, and take longer
+    max_seconds: float = MAX_SECONDS  # no pair is begun that would probably end later
+    false_alarms: float = FALSE_ALARMS  # how often an unchanged figure is REGRESSED
+    false_passes: float = _FALSE_PASSES  # how often a loss of twice the accepted change passes
 
 
 OF_SUSPECTS = Terms(false_passes=0.1)
@@ -84,31 +75,19 @@ class Scatter:
 
 @dataclass(frozen=True, kw_only=True)
 class PairsTest:
-    """The sequential test of pairs' changes, which are on a figure's scale and negative for the worse.
-
-    Args:
-        changes: of each pair, in order.
-        accepted: the accepted loss, positive; inf for any.
-        accepted_rise: the gain beyond which the figure is IMPROVED; inf where it never is.
-        known: the scatter of a pair between fresh workers, known before the first pair.
-        is_assumed: `known` is not measured but assumed, so the pairs' own scatter is pooled with it.
-        errors: the standard error of each change from its windows and from uneven disturbances; empty if not known.
-        bias: the most by which disturbances of mostly one side can have changed the mean.
-        tests: the number of figures and directions that share the false alarms.
-        terms: how often the test may be wrong, and the number of pairs after which it ends.
-    """
+    """The sequential test of pairs' changes, which are on a figure's scale and negative for the worse."""
 
     counts_shown: ClassVar[tuple[int, ...]] = (PAIRS_THAT_TELL, 10, MOST_PAIRS)
 
-    changes: Sequence[float]
-    accepted: float
-    accepted_rise: float = math.inf
-    known: Scatter
-    is_assumed: bool = False
-    errors: Sequence[float] = ()
-    bias: float = 0.0
-    tests: int = 1
-    terms: Terms = field(default_factory=Terms)
+    changes: Sequence[float]  # of each pair, in order
+    accepted: float  # the accepted loss, positive; inf for any
+    accepted_rise: float = math.inf  # the gain beyond which the figure is IMPROVED; inf where it never is
+    known: Scatter  # the scatter of a pair between fresh workers, known before the first pair
+    is_assumed: bool = False  # `known` is not measured but assumed, so the pairs' own scatter is pooled with it
+    errors: Sequence[float] = ()  # of the changes, from windows and uneven disturbances; empty if not known
+    bias: float = 0.0  # the most by which disturbances of mostly one side can have changed the mean
+    tests: int = 1  # the number of figures and directions that share the false alarms
+    terms: Terms = field(default_factory=Terms)  # how often it may be wrong, and the pairs after which it ends
 
     def decided(self) -> tuple[Outcome, Reason, Wants]:
         """Return the outcome of the pairs so far, the reason, and the further pair wanted."""

@@ -34,19 +34,13 @@ _LEAST_OF_GROUP = 0.4  # the share of the tests in the smaller group; with fewer
 
 @dataclass(frozen=True, slots=True)
 class CommonDrift:
-    """The drift common to all tests of a session.
+    """The drift common to all tests of a session."""
 
-    Args:
-        log: the median over tests, in log throughput; 0 where it isn't known.
-        tests: the number of the session's tests.
-        error: the median's standard error, from the scatter of the tests around it.
-        growth: how many times as much runs differ as when the baselines were recorded, by the scatter of the tests
-            around the drift; 1 if about as much.
-    """
-
-    log: float = 0.0
-    tests: int = 0
-    error: float = 0.0
+    log: float = 0.0  # the median over tests, in log throughput; 0 where it isn't known
+    tests: int = 0  # the number of the session's tests
+    error: float = 0.0  # the median's standard error, from the scatter of the tests around it
+    # How many times as much runs differ as when the baselines were recorded, by the scatter of the tests around the
+    # drift; 1 if about as much.
     growth: float = 1.0
 
     @property
@@ -62,15 +56,10 @@ def of_first_windows(run: Run) -> RunValue:
 
 @dataclass(frozen=True, slots=True)
 class NoiseOfChanges:
-    """The standard deviations of a test's change by noise alone, the common drift taken out.
+    """The standard deviations of a test's change by noise alone, the common drift taken out."""
 
-    Args:
-        of_runs: by the differences between fresh runs, of the session and of the baseline.
-        others: by a run's windows, and by what a session does to a single test.
-    """
-
-    of_runs: float
-    others: float
+    of_runs: float  # by the differences between fresh runs, of the session and of the baseline
+    others: float  # by a run's windows, and by what a session does to a single test
 
     @property
     def total(self) -> float:
@@ -90,9 +79,7 @@ def common_drift(changes: Collection[float], noise: NoiseOfChanges | None = None
     A change of the code that slows half of the tests down leaves two groups. The drift is then that of the group nearer
     to its baselines: code that lost something is more likely than code that gained on a machine that became slower.
 
-    Args:
-        changes: of the tests' first windows against their baselines.
-        noise: of a change; None takes all tests for one group.
+    `changes` are of the tests' first windows against their baselines. Without `noise` all tests are one group.
     """
     if len(changes) < MIN_TESTS:
         return CommonDrift(tests=len(changes))
@@ -118,21 +105,15 @@ def noise_of_changes(
 ) -> NoiseOfChanges:
     """Return the noise of a change, in the median over tests.
 
-    Args:
-        rows: the noise of each test's baseline, and the number of its runs.
-        within_runs: the standard error of a run from its first windows.
-        between_sessions: the standard deviation between a test's sessions.
+    `rows` have the noise of each test's baseline and the number of its runs; `within_runs` is the standard error of a
+    run from its first windows.
     """
     of_runs = statistics.median(noise.between_runs**2 * (1 + baseline_variance(runs)) for noise, runs in rows)
     return NoiseOfChanges(math.sqrt(of_runs), math.hypot(within_runs, between_sessions))
 
 
 def change_of_others(changes: Collection[float]) -> float | None:
-    """Return the median change of a session's other tests where they are too few for a common drift; else None.
-
-    Args:
-        changes: of the other tests' first windows against their baselines.
-    """
+    """Return the median change of a session's other tests where they are too few for a common drift; else None."""
     return statistics.median(changes) if MIN_OTHERS <= len(changes) < MIN_TESTS - 1 else None
 
 
@@ -164,15 +145,10 @@ _SESSIONS_LEARNT = 10  # then the baseline is frozen, so that it does not follow
 
 @dataclass(frozen=True, slots=True)
 class SessionVariance:
-    """The posterior of the standard deviation between a test's sessions.
+    """The posterior of the standard deviation between a test's sessions."""
 
-    Args:
-        weights: of each standard deviation in `GRID`; they add up to 1.
-        is_of_few: the session's tests are too few to take out the drift that they have in common.
-    """
-
-    weights: tuple[float, ...]
-    is_of_few: bool = False
+    weights: tuple[float, ...]  # of each standard deviation in `GRID`; they add up to 1
+    is_of_few: bool = False  # the session's tests are too few to take out the drift that they have in common
 
     @property
     def mean(self) -> float:
@@ -206,17 +182,11 @@ class SessionVariance:
 
 @dataclass(frozen=True, slots=True)
 class LearntBaseline:
-    """The committed baseline, refined by good sessions.
+    """The committed baseline, refined by good sessions."""
 
-    Args:
-        offset: what to add to the log of the committed baseline.
-        runs_variance: the baseline's uncertainty from its runs, in units of the variance between runs.
-        sessions_variance: its uncertainty from its sessions, in units of the variance between sessions.
-    """
-
-    offset: float
-    runs_variance: float
-    sessions_variance: float
+    offset: float  # what to add to the log of the committed baseline
+    runs_variance: float  # the baseline's uncertainty from its runs, in units of the variance between runs
+    sessions_variance: float  # its uncertainty from its sessions, in units of the variance between sessions
 
 
 def session_variance(

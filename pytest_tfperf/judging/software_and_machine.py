@@ -46,21 +46,13 @@ MACHINE_TOLERANCE = Tolerance(-0.05, 0.05)
 
 @dataclass(frozen=True, slots=True)
 class ReferencePairs:
-    """One test's pairs with the reference environment, and its row.
+    """One test's pairs with the reference environment, and its row."""
 
-    Args:
-        baseline: the test's committed row.
-        noise: of fresh runs.
-        pairs: good pairs; a is the reference environment's run.
-        test: pytest's node id.
-        first_change: ln(images/s of the session's first run / the row).
-    """
-
-    baseline: Baseline
-    noise: Noise
-    pairs: Sequence[Pair]
-    test: str
-    first_change: float
+    baseline: Baseline  # the test's committed row
+    noise: Noise  # of fresh runs
+    pairs: Sequence[Pair]  # good pairs; a is the reference environment's run
+    test: str  # pytest's node id
+    first_change: float  # ln(images/s of the session's first run / the row)
 
 
 def wants_sentinels(drift: CommonDrift) -> bool:
@@ -83,10 +75,6 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
 
     The pairs of all sentinels are one sequence, so that a test that slowed down by itself adds no more than any other.
     An INCONCLUSIVE verdict that wants pairs asks for more pairs of each sentinel. None without any pair.
-
-    Args:
-        measured: the sentinels.
-        tolerance: the accepted change of all sentinels together.
     """
     measured = [sentinel for sentinel in measured if sentinel.pairs]
     if not measured:
@@ -134,11 +122,7 @@ def judge_machine(
 
     Without any pair the common drift is judged, a part of which may be the software's. A session of too few tests can't
     tell a slower machine from slower tests, and is at most INCONCLUSIVE. None where nothing is known.
-
-    Args:
-        drift: the drift common to all tests of the session.
-        measured: the tests that have pairs with the reference environment.
-        between_sessions: the standard deviation between sessions of a single test (`SessionVariance.mean`).
+    `between_sessions` is the standard deviation between sessions of a single test (`SessionVariance.mean`).
     """
     measured = [test for test in measured if test.pairs and not _has_other_software(test)]
     if measured:

@@ -22,19 +22,13 @@ from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption, 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The baseline that a measurement is judged against, and its noise.
+    """The baseline that a measurement is judged against, and its noise."""
 
-    Args:
-        baseline: the row; None where there is none.
-        is_floor: the row is a document's figure for a weaker machine.
-        noise: between-run noise to allow for; None without a baseline.
-        document: a published figure for the same workload and topology, this machine's own if there is one, else the
-            highest of any machine; only shown.
-    """
-
-    baseline: Baseline | None = None
-    is_floor: bool = False
-    noise: Noise | None = None
+    baseline: Baseline | None = None  # the row; None where there is none
+    is_floor: bool = False  # the row is a document's figure for a weaker machine
+    noise: Noise | None = None  # between-run noise to allow for; None without a baseline
+    # A published figure for the same workload and topology, this machine's own if there is one, else the highest of any
+    # machine; only shown.
     document: Baseline | None = None
 
     def tolerance(self, asked: Tolerance | None, default: Tolerance) -> Tolerance:
@@ -191,9 +185,8 @@ def provisional_baselines(
     They show a new user how the gate works from the second session on. They warn and never fail, because nobody has
     confirmed that those sessions were right.
 
-    Args:
-        earlier: the measurements of these sessions, oldest first.
-        gpu: the GPUs' name today, "" on CPUs; a machine with a name of its own may have got other GPUs.
+    `earlier` are their measurements, oldest first. `gpu` is the GPUs' name today, "" on CPUs: a machine with a name of
+    its own may have got other GPUs.
     """
     alike = {key: [past for past in measured if past.gpu == gpu] for key, measured in earlier.items()}
     return {key: provisional_baseline(machine, key, measured) for key, measured in alike.items() if measured}

@@ -23,12 +23,7 @@ _RUNS_RECORDED = 5
 
 
 def unrecorded_tests(unrecorded: Sequence[Measurement], tolerance: Tolerance) -> UnrecordedTests:
-    """Return the facts from a session's measurements without a recorded baseline.
-
-    Args:
-        unrecorded: the measurements.
-        tolerance: the session's default.
-    """
+    """Return the facts from a session's measurements without a recorded baseline; `tolerance` is its default."""
     judged = [m.verdict for m in unrecorded if m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS]
     today = [(m, target) for m in unrecorded if _is_telling(m) and (target := _as_target(m)) is not None]
 

@@ -1,7 +1,7 @@
 """Whether a run, a pair or a result counts: disturbed, never steady, or a loss or a figure that is no number.
 
 GPUs in use before a run, and a driver that stopped answering, are detected in `bench/disturbance_guard.py`. Only the
-code that takes or reads runs knows that no run of a test counts; it then calls `invalid(None)`.
+code that takes or reads runs knows that no run of a test counts; it then takes `ALL_DISTURBED`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import overload
 
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.run import Pair, Run, Window
@@ -20,22 +19,13 @@ from pytest_tfperf.core.throughput import Throughput, scatter
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.judging.pairs import spread
 
-
-@overload
-def invalid(throughput: None) -> Verdict: ...
-@overload
-def invalid(throughput: Throughput) -> Verdict | None: ...
+ALL_DISTURBED = Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED)
+"""The verdict where each fresh run was disturbed, so that none counts."""
 
 
-def invalid(throughput: Throughput | None) -> Verdict | None:
-    """Return the verdict INVALID on a throughput that means nothing; None where it can be judged.
-
-    Args:
-        throughput: of the runs that count; None where each fresh run was disturbed, so that none counts.
-    """
-    if throughput is not None and not throughput.is_diverged:
-        return None
-    return Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED if throughput is None else Reason.DIVERGED)
+def invalid(throughput: Throughput) -> Verdict | None:
+    """Return the verdict INVALID on a throughput that means nothing; None where it can be judged."""
+    return Verdict(outcome=Outcome.INVALID, reason=Reason.DIVERGED) if throughput.is_diverged else None
 
 
 def unusable(values: Iterable[float | None]) -> Reason | None:
@@ -201,9 +191,7 @@ _SECONDS_OF_A_SWAPPED_BYTE = 1e-4 / 4096  # 0.1 ms for each page
 def unevenness(a: Run, b: Run, limits: DisturbanceLimits) -> float:
     """Return the largest change of the log ratio b / a that disturbances can have made; above 0 if a lost more to them.
 
-    Args:
-        a, b: the two runs of a pair.
-        limits: define the use of the cores from which on other processes slow a run down.
+    `limits` define the use of the cores from which on other processes slow a run down.
     """
     x, y = _logs_left(a, limits), _logs_left(b, limits)
     return math.fsum(y[kind] - x[kind] for kind in x)
@@ -225,10 +213,6 @@ def are_alike(a: Run, b: Run, limits: DisturbanceLimits) -> bool:
     """Whether a pair of these runs may count: nothing took more from one run than an undisturbed run may lose.
 
     Two undisturbed runs are always alike. A run that never settled is like no other run.
-
-    Args:
-        a, b: the two runs of a pair.
-        limits: what an undisturbed run may lose to each kind of disturbance.
     """
     if any(run.disturbance is not None and run.disturbance.kind in _ITS_OWN for run in (a, b)):
         return False

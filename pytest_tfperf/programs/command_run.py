@@ -180,7 +180,13 @@ class CommandRun:
         if status is None:
             return "still runs"
         if status < 0:
-            raise self._without_supervisor(status)
+            kind = OutOfMemory if self._lacked_memory else MeasurementError
+            how = describe_exit(OUT_OF_MEMORY if kind is OutOfMemory else status)
+            raise kind(
+                f"the program's supervisor (pid {self.pid}) {how}, so the program and all that it had started "
+                "were ended",
+                *self._below("look for what killed it, then run the test again"),
+            )
         if status == _KILLED and self._lacked_memory:
             return describe_exit(OUT_OF_MEMORY)
         after = " after the kernel's out-of-memory killer had ended a process" if self._lacked_memory else ""
@@ -198,14 +204,6 @@ class CommandRun:
         kind, hint = of_program(self._log.end) if brief else (UserCodeFailed, "")
         kind = OutOfMemory if self._lacked_memory else kind
         return kind(f"{fact}{hint}", *more, *self._below(next_step), brief=brief)
-
-    def _without_supervisor(self, status: int) -> MeasurementError:
-        kind = OutOfMemory if self._lacked_memory else MeasurementError
-        how = describe_exit(OUT_OF_MEMORY if kind is OutOfMemory else status)
-        return kind(
-            f"the program's supervisor (pid {self.pid}) {how}, so the program and all that it had started were ended",
-            *self._below("look for what killed it, then run the test again"),
-        )
 
     @property
     def _lacked_memory(self) -> bool:
@@ -235,10 +233,7 @@ class CommandRun:
         self._remove_scratch()
 
     def _end_orphans(self) -> None:
-        """If the supervisor was killed, end what is left of the program.
-
-        Orphans would go on computing, and hold the output open.
-        """
+        """End what a killed supervisor leaves: orphans would go on computing, and hold the output open."""
         now, status = time.monotonic(), self._process.poll()
         if status is not None and status < 0 and now - self._searched_at >= _NOTICED_SECONDS:
             self._searched_at = now

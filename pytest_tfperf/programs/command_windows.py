@@ -41,15 +41,12 @@ class CommandWindows:
     """The windows of a command's run.
 
     Args:
-        program: the running program.
-        command: says how to read the output.
         devices: the number of devices that it runs on, over all nodes.
         slowdown: fraction of the throughput to take off on purpose.
         also: figures to read beside the throughput.
         may_lack_figures: a figure that is never printed is left out, and is no error.
         peak_memory: returns the most bytes that the program held, after its last window; None where that is not known.
         notice: called again and again with what it waits for, while the first reading is late.
-        clock: returns the time in seconds.
     """
 
     def __init__(
@@ -70,7 +67,7 @@ class CommandWindows:
         self._slowdown = slowdown
         self._clock = clock
         self._reader = Reader(command, devices)
-        self._also = also
+        self._times_first_step = any(figure.name == FIRST_STEP for figure in also)
         self._may_lack_figures = may_lack_figures
         self._peak_memory = peak_memory
         self._figures = FigureLines(also, None if command.reads.reads_to_the_end else LOSS_READING)
@@ -125,11 +122,10 @@ class CommandWindows:
         return self._with_figures(run)
 
     def _with_figures(self, run: Run) -> Run:
-        """Add the figures to a run; those without a value are left out."""
         figures = {}
         if self._peak_memory is not None and (peak := self._peak_memory()) is not None:
             figures[PEAK_MEMORY] = FigureValue(float(peak))
-        if self._first_at is not None and any(figure.name == FIRST_STEP for figure in self._also):
+        if self._first_at is not None and self._times_first_step:
             figures[FIRST_STEP] = FigureValue(self._first_at - self._started_at)
         with self._failures():
             figures |= self._figures.values(required=not self._may_lack_figures)
@@ -158,7 +154,6 @@ class CommandWindows:
                 yield replace(window, seconds=window.seconds / (1 - self._slowdown))
 
     def _whole_run(self, examples: int) -> Iterator[Window]:
-        """The window of a program that is timed as a whole."""
         program, started = self._program, self._advanced_at
         splitter = LineSplitter()
         while (data := program.read(started + program.silence_seconds - self._clock())) != b"":
@@ -179,7 +174,6 @@ class CommandWindows:
         yield Window(steps, (self._clock() - begin) * steps * per_step / examples)
 
     def _read(self) -> Iterator[Window]:
-        """The windows, until the program ends."""
         windows = self._aggregator
         for now, readings in self._chunks():
             for reading in readings:
@@ -201,15 +195,12 @@ class CommandWindows:
 
     def _require_good_end(self) -> None:
         if bad := self._program.ended_badly():
-            raise self._program.failure(
-                f"the program {bad} after {counted(self._aggregator.readings, 'reading')}",
-                (
-                    "look for what killed it, then run the test again"
-                    if "SIGKILL" in bad
-                    else "fix the cause that its output shows"
-                )
-                + ("; it must end with status 0" if self._command.reads.reads_to_the_end else ""),
-            )
+            step = "fix the cause that its output shows"
+            if "SIGKILL" in bad:
+                step = "look for what killed it, then run the test again"
+            step += "; it must end with status 0" if self._command.reads.reads_to_the_end else ""
+            readings = counted(self._aggregator.readings, "reading")
+            raise self._program.failure(f"the program {bad} after {readings}", step)
 
     def _require_recent_rates(self) -> None:
         """Refuse rates that disagree with the clock, or look like averages unless the user says what they are."""
@@ -237,19 +228,13 @@ class CommandWindows:
         return statistics.median(units) if len(units) >= MIN_WINDOWS_FOR_ERROR else None
 
     def _chunks(self) -> Iterator[tuple[float, list[Reading]]]:
-        """The readings of each piece of output, and when it was printed.
-
-        Raises:
-            Hung: no reading advanced for too long.
-            MeasurementError: lines come, and none of them can be read.
-        """
+        """The readings of each piece of output, and when it was printed."""
         program, splitter = self._program, LineSplitter()
         printed_at = read_at = -math.inf
         while (data := program.read(min(_POLL_SECONDS, self._silence_left))) != b"":
             before, now = printed_at, self._clock()
             if self._silence_left <= 0:
-                printed, read = printed_at > self._advanced_at, read_at > self._advanced_at
-                raise self._silent(printed=printed, read=read)
+                raise self._silent(printed=printed_at > self._advanced_at, read=read_at > self._advanced_at)
             if data is None:
                 self._require_reading(now, has_read=read_at > -math.inf)
                 continue
@@ -304,7 +289,6 @@ class CommandWindows:
             raise self._program.failure(error.fact, error.next_step, *error.lines) from error
 
     def _silent(self, *, printed: bool, read: bool) -> MeasurementError:
-        """The error for a program that hangs, which may have printed meanwhile, and even have been read."""
         what = "printed nothing that can be read" if printed else "printed nothing"
         if read:
             what = "printed only readings that did not advance"

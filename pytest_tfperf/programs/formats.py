@@ -38,20 +38,15 @@ class Format(NamedTuple):
     def read(self, line: str, unit: str, devices: int, *, counts_batches: bool) -> Reading | LeftOut | None:
         """The reading of a line; None for another line.
 
-        Args:
-            line: of the output.
-            unit: the user's.
-            devices: the number of devices that work together.
-            counts_batches: the user says how many units a step holds, so that a line's own batch size is ignored.
+        `counts_batches` is set where the user says how many units a step holds: a line's own batch size is ignored.
         """
         match = _compiled(self.pattern, unit).search(line)
         if match is None:
             return None
-        groups = {name: text for name, text in match.groupdict().items() if text is not None}
-        if not groups:
+        values = {name: to_float(text) for name, text in match.groupdict().items() if text is not None}
+        if not values:
             return LeftOut("it is a mean since the epoch's start")
-        loss = to_float(groups["loss"]) if "loss" in groups else loss_in(line)
-        values = {name: to_float(text) for name, text in groups.items() if name != "loss"}
+        loss = values.pop("loss") if "loss" in values else loss_in(line)
         if unit == STEPS and not self.of_steps and not values.keys().isdisjoint(("rate", "examples")):
             return None  # it counts something else
         step = int(values.get("step", 0))

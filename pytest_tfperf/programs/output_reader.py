@@ -1,7 +1,4 @@
-"""Reads a program's lines by the format and of the series that come first, and explains lines that it can't read.
-
-One output may have several series of rates: training and evaluation, several ranks, steps and their summaries.
-"""
+"""Reads a program's lines by the format and of the series that come first, and explains lines that it can't read."""
 
 from __future__ import annotations
 
@@ -39,12 +36,7 @@ class _Format(NamedTuple):
 
 
 class Reader:
-    """Reads a program's lines, all by the format that is recognised first.
-
-    Args:
-        command: says how to read them.
-        devices: the number of devices that it runs on, for rates "per GPU".
-    """
+    """Reads a program's lines, all by the format that is recognised first; rates "per GPU" are of all devices."""
 
     def __init__(self, command: Command, devices: int = 1) -> None:
         self._command = command
@@ -52,7 +44,7 @@ class Reader:
         self._own = OwnLines(reads.field, reads.pattern)
         self._formats = self._formats_of(command, devices)
         self._is_described = bool(reads.pattern or reads.field or reads.parse)
-        self._series = None if reads.parse is not None else FirstSeries(is_described=self._is_described)
+        self._series = FirstSeries(is_described=self._is_described)
         self._named_average = ""
         self._read = self._unread = 0  # numbers of lines
         self._saw_steps = False  # a line counts or times steps, and their size is not given
@@ -106,11 +98,10 @@ class Reader:
             line, why = self.unread[0]
             counted = "1 line with a rate was" if self._unread == 1 else f"{self._unread} lines with a rate were"
             notes.append(f"{counted} not read: {why}: {line!r}")
-        left_out, others = (0, 0) if self._series is None else (self._series.left_out, self._series.others)
-        if left_out:
-            notes.append(f"lines of evaluation that were left out: {left_out}")
-        if others:
-            notes.append(f"lines of another series that were left out: {others}")
+        if self._series.left_out:
+            notes.append(f"lines of evaluation that were left out: {self._series.left_out}")
+        if self._series.others:
+            notes.append(f"lines of another series that were left out: {self._series.others}")
         if self._named_average:
             notes.append(
                 f'{self._named_average!r} names an average: give rate_is="average" if it is one since the first step, '
@@ -120,7 +111,7 @@ class Reader:
 
     def nothing_read(self) -> str:
         """Why no line has a reading, with what was expected."""
-        command, reads = self._command, self._command.reads
+        reads = self._command.reads
         if self._own.fields:
             known = ", ".join(self._own.fields)
             return f"no JSON line has a number in the field {reads.field!r}; they have {known}"
@@ -134,7 +125,7 @@ class Reader:
             return f"no line has a rate that is plain: {self.unread[0][1]}"
         if self._saw_steps:
             return "it prints steps and no rate"
-        return f"no line has a rate in {command.unit}"
+        return f"no line has a rate in {self._command.unit}"
 
     def next_step(self) -> str:
         """The arguments that would let the lines be read."""
@@ -179,10 +170,11 @@ class Reader:
         return None
 
     def _is_of_first_series(self, reading: Reading, form: str, *, is_whole: bool) -> bool:
+        reads = self._command.reads
         # A bar may be drawn under other names before its first step.
-        if self._series is None or (reading.kind.is_counter and reading.value == 0):
+        if reads.parse is not None or (reading.kind.is_counter and reading.value == 0):
             return True
-        said = series_in_json(reading.line) if self._command.reads.field else reading.line
+        said = series_in_json(reading.line) if reads.field else reading.line
         return self._series.accept(reading, said, form, is_whole=is_whole)
 
     def _as_the_user_says(self, reading: Reading) -> Reading:
@@ -259,13 +251,10 @@ class FirstSeries:
 
     Lines that name evaluation are left out if the first lines don't, and so are lines of another form, such as the mean
     of an epoch between the rates of its steps. A second series of another kind is refused: an average of both would be
-    neither.
-
-    Args:
-        is_described: the user's own pattern or field selects the lines, so that only ranks and evaluation matter.
+    neither. Where the user's own pattern or field selects the lines (`is_described`), only ranks and evaluation matter.
     """
 
-    def __init__(self, *, is_described: bool = False) -> None:
+    def __init__(self, *, is_described: bool) -> None:
         self._is_described = is_described
         self._first: tuple[str, str] | None = None
         self._first_line = self._form = ""
@@ -284,13 +273,11 @@ class FirstSeries:
         return self._others.total() + self._of_other_form
 
     def accept(self, reading: Reading, said: str, form: str, *, is_whole: bool = True) -> bool:
-        """Whether a line with a rate belongs to the first series.
+        """Whether a line with a rate belongs to the first series; an unfinished line comes once more.
 
         Args:
-            reading: with its line as the program printed it.
             said: the text that may name its series.
             form: of the line; "" where all lines have the same form.
-            is_whole: the line has its end; an unfinished line comes once more.
 
         Raises:
             Unreadable: there is a second series.
@@ -388,11 +375,7 @@ class StepOrder:
         self._lines = self._advanced = self._repeated = self._disordered = 0
 
     def take(self, step: float, line: str, form: str) -> None:
-        """Add a line's step. Only lines of one form repeat a step; the form is "" for a line that may be drawn again.
-
-        Raises:
-            Unreadable: several processes print into one output.
-        """
+        """Add a line's step. Only lines of one form repeat it; the form is "" for a line that may be drawn again."""
         last, self._step = self._step, step
         last_line, self._line = self._line, line
         self._lines += 1

@@ -59,12 +59,7 @@ class _Number(NamedTuple):
 
 
 class OwnLines:
-    """Reads the number in a field of JSON lines, or in the group of a pattern that is not `loss`.
-
-    Args:
-        field: "train.rate" for a field of that name, or for `rate` inside of `train`.
-        pattern: a regular expression, where no field is given.
-    """
+    """Reads the number in a field of JSON lines or, without a field, in the group of a pattern that is not `loss`."""
 
     def __init__(self, field: str, pattern: str) -> None:
         self._field, self._pattern = field, re.compile(pattern)
@@ -81,8 +76,7 @@ class OwnLines:
             return None
         value, group = found.number, "rate" if self._field else self._group
         if value is None:
-            what = f"the group {group} has {found.text!r:.40}, which is no number"
-            return None if self._field else Unread(what)
+            return None if self._field else Unread(f"the group {group} has {found.text!r:.40}, which is no number")
         match group:
             case "rate":
                 return Reading(Kind.RATE, value, loss=found.loss)
@@ -96,11 +90,7 @@ class OwnLines:
         return Reading(Kind.SECONDS, value / (1000 if group == "milliseconds" else 1), loss=found.loss)
 
     def find(self, line: str) -> _Number | None:
-        """The number, whatever it means; None for a line without the field or the pattern.
-
-        Raises:
-            Unreadable: the group holds a part of a number only.
-        """
+        """The number, whatever it means; None for a line without the field or the pattern."""
         return self._in_json(line) if self._field else self._in_text(line)
 
     def _in_json(self, line: str) -> _Number | None:
@@ -217,29 +207,18 @@ class _Printed(NamedTuple):
 
 
 class FigureLines:
-    """The values of figures that a program prints, and of its loss.
-
-    Args:
-        figures: all figures of the task; measured figures are passed over.
-        loss_reading: the number of the reading whose loss counts, from 1, as each run has at least so many; None where
-            each run is read to its end, so that the last loss counts.
-    """
+    """The values of figures that a program prints, and of its loss; measured figures are passed over."""
 
     def __init__(self, figures: Sequence[Figure], loss_reading: int | None = None) -> None:
         self._figures = [figure for figure in figures if figure.is_read or figure.name == LOSS]
-        self._loss_reading = loss_reading
+        self._loss_reading = loss_reading  # the number of the reading whose loss counts, from 1; None for the last
         self._values: dict[str, list[_Printed]] = {figure.name: [] for figure in self._figures}
         self._lines = {figure.name: OwnLines(figure.field, figure.pattern) for figure in self._figures}
         self._step: float | None = None
         self._last_step = -math.inf
 
     def take(self, line: str, reading: Reading | None = None, *, is_whole: bool = True) -> None:
-        """Keep the value of each figure that a line has.
-
-        Args:
-            line: as the program printed it.
-            reading: of the line, which may have a loss.
-            is_whole: the line has its end; fields and patterns are not searched in an unfinished line.
+        """Keep the value of each figure that a line has; fields and patterns are not searched in an unfinished line.
 
         Raises:
             Unreadable: the line has something that can't be the value of a figure.
@@ -254,15 +233,13 @@ class FigureLines:
                 value = self._found(figure, line) if is_whole else None
             else:
                 value = _loss_of(figure, line, reading, is_whole=is_whole)
-            if value is not None:
-                self._keep(figure, _Printed(value, own_step, self._step))
-
-    def _keep(self, figure: Figure, printed: _Printed) -> None:
-        values = self._values[figure.name]
-        # A progress line is drawn once more when it ends.
-        if not figure.is_read and values and printed.own_step is not None and printed.own_step == values[-1].own_step:
-            values.pop()
-        values.append(printed)
+            if value is None:
+                continue
+            values = self._values[figure.name]
+            # A progress line is drawn once more when it ends.
+            if not figure.is_read and values and own_step is not None and own_step == values[-1].own_step:
+                values.pop()
+            values.append(_Printed(value, own_step, self._step))
 
     @property
     def are_complete(self) -> bool:
@@ -295,13 +272,10 @@ class FigureLines:
         return self._loss_reading
 
     def values(self, *, required: bool = True) -> dict[str, FigureValue]:
-        """Each figure's value; a loss that no line names is left out.
-
-        Args:
-            required: refuse a figure without a value; else it is left out.
+        """Each figure's value; a loss that no line names is left out, and so is any figure that is not `required`.
 
         Raises:
-            Unreadable: a figure that is required has no value, or none at its step.
+            Unreadable: a figure that is required has no value, or one that was printed has none at its step.
         """
         final: dict[str, FigureValue] = {}
         for figure in self._figures:

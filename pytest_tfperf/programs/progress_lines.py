@@ -44,7 +44,11 @@ class KerasLines:
             Unreadable: the program evaluates before it trains.
         """
         if _KERAS_EPOCH.fullmatch(line.lstrip()):
-            self._require_nothing_before(line)
+            if self._before_fit and line.strip().startswith("Epoch 1/"):
+                raise Unreadable(
+                    f"progress lines stand before the first epoch, as {shown(self._before_fit)!r}",
+                    "let the program evaluate after its training, or evaluate with verbose=0",
+                )
             self._epoch_begins = True
             self._names_epochs |= self._counts_on is None
             return None
@@ -91,13 +95,6 @@ class KerasLines:
         begins_anew = step < self._step or (_is_alone(bar) and step == self._step)
         self._is_after_epoch = not self._epoch_begins and (self._is_after_epoch or begins_anew)
         return self._names_epochs and self._is_after_epoch
-
-    def _require_nothing_before(self, line: str) -> None:
-        if self._before_fit and line.strip().startswith("Epoch 1/"):
-            raise Unreadable(
-                f"progress lines stand before the first epoch, as {shown(self._before_fit)!r}",
-                "let the program evaluate after its training, or evaluate with verbose=0",
-            )
 
 
 def _keras_in(line: str) -> re.Match[str] | None:
@@ -163,9 +160,6 @@ class Bars:
     The total of the first bar is that of training. Bars with another total, such as those of evaluation, are left out,
     and so are bars with the name of other work. Where the first bar may count epochs, around bars of steps, or show
     work before training, both are refused.
-
-    Args:
-        unit: the user's.
     """
 
     def __init__(self, unit: str) -> None:

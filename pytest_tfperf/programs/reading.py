@@ -131,13 +131,7 @@ def counters_in(line: str) -> frozenset[str]:
 
 
 class Unreadable(Exception):
-    """The output as a whole can't be read, or would be read wrongly.
-
-    Args:
-        fact: what is wrong with it.
-        next_step: for the user.
-        lines: the lines of the output that show it.
-    """
+    """The output as a whole can't be read, or would be read wrongly, as some of its lines show."""
 
     def __init__(self, fact: str, next_step: str, lines: Iterable[str] = ()) -> None:
         super().__init__(fact)

@@ -78,8 +78,6 @@ def _per_second(words: str) -> re.Pattern[str]:
 
 
 class _Value(NamedTuple):
-    """A value beside a mention of the unit."""
-
     value: float
     per_device: bool
     other_measure: str  # an average or a peak, named so; "" for none
@@ -94,13 +92,7 @@ class _Number(NamedTuple):
 
 
 def read_rate(line: str, unit: str, devices: int) -> Reading | Unread | LeftOut | None:
-    """The line's rate; None where it does not name the unit beside a number.
-
-    Args:
-        line: of the output.
-        unit: what is counted, "images".
-        devices: how many devices print rates "per GPU" together.
-    """
+    """The line's rate in a unit such as "images", of all devices; None where no number stands beside the unit."""
     word = unit.removesuffix("s").lower()
     return _read(line, _per_second(f"{re.escape(word)}s?"), Kind.RATE, devices) if word in line.lower() else None
 

@@ -1,7 +1,6 @@
 """Windows from readings: rates are averaged, and counters of steps are timed by when their lines come.
 
-Rates must be recent and true, by the time between lines and by the shape of averages: an average since the start hides
-most of a change.
+Rates must be recent, by the time between lines and by the shape of averages, as an average hides most of a change.
 """
 
 from __future__ import annotations
@@ -22,15 +21,10 @@ class WindowAggregator:
     Rates within one window are averaged as if each stood for the same work, because a program that buffers its output
     prints many at once. Windows are weighted by the time that they took. So all windows together give all examples over
     all seconds, whether the program prints every ten steps or every ten seconds.
-
-    Args:
-        now: when the program was started, in seconds.
-        examples_per_step: units in a step.
-        least_seconds: the shortest window.
     """
 
     def __init__(self, now: float, examples_per_step: int, least_seconds: float) -> None:
-        self._begin = now
+        self._begin = now  # in seconds: when the program was started, and then the end of the last window
         self._examples_per_step = examples_per_step
         self._least_seconds = least_seconds
         self._counts = False
@@ -81,10 +75,7 @@ class WindowAggregator:
         return self._window(now) if seconds >= self._least_seconds else None
 
     def rest(self, now: float) -> Window | None:
-        """The window of the readings after the last window, at the program's end; `now` is the last reading's time.
-
-        Counted steps are left out: the last of them may have been held back.
-        """
+        """The window after the last one, up to the last reading; counted steps may be held back, and are left out."""
         return self._window(now) if self._rates else None
 
     def _window(self, now: float) -> Window | None:
@@ -150,9 +141,6 @@ class Counter:
         """The steps and seconds to add; None for a line that is printed again, or begins anew.
 
         A line that `is_of_training`, and so not of evaluation, may run at any speed.
-
-        Raises:
-            Unreadable: the counter runs at two speeds in turn.
         """
         before = self._before
         if before is not None and step == before[0]:
@@ -200,14 +188,10 @@ _MOST_OF_ANOTHER = 1.25
 
 
 class Clock:
-    """Compares the rates and times that lines state with the time between the lines.
-
-    Args:
-        least_seconds: lines that come closer may have been printed together.
-    """
+    """Compares the rates and times that lines state with the time between the lines."""
 
     def __init__(self, least_seconds: float) -> None:
-        self._least_seconds = least_seconds
+        self._least_seconds = least_seconds  # lines that come closer may have been printed together
         self._begun: tuple[float, int] | None = None  # time and step of the line to compare the next with
         self._first: tuple[float, str] | None = None
         self._step: int | None = None
@@ -227,11 +211,7 @@ class Clock:
         self._means = []
 
     def require_means_of_equal_work(self) -> None:
-        """Refuse averages that are not over as much work for each line, so that undoing them goes wrong.
-
-        Raises:
-            Unreadable: a line stands for other work at the end than at first, by the time between lines.
-        """
+        """Refuse averages whose lines stand for other work at the end than at first: undoing them goes wrong."""
         third = len(self._means) // 3
         if third < _LEAST_OF_A_THIRD:
             return
@@ -258,10 +238,9 @@ class Clock:
             self.units_per_step.append(rate * seconds / steps)
 
     def require_time(self, now: float, seconds: float, line: str) -> None:
-        """Add the time of a step. It counts for all steps since the line before, or once if the line names no step.
+        """Add the time of a step, and refuse times that add up to more than has passed since the first line.
 
-        Raises:
-            Unreadable: the times add up to more than has passed since the first line.
+        It counts for all steps since the line before, or once if the line names no step.
         """
         before, self._step = self._step, step_in(line)
         steps = 1 if before is None or self._step is None else max(1, self._step - before)
@@ -305,12 +284,7 @@ _MOST_OF_THE_CHANGE = 0.05  # the part that the start does not explain
 
 
 def is_running_average(rates: Sequence[float], units_per_step: Sequence[float] = ()) -> bool:
-    """Whether successive rates look like averages since the first one.
-
-    Args:
-        rates: as they were printed.
-        units_per_step: the units in a step by each rate and the time between its steps, where that is known.
-    """
+    """Whether successive printed rates look like averages since the first one, also by the `units_per_step` of each."""
     if (third := len(units_per_step) // 3) >= _LEAST_OF_A_THIRD:
         units = [math.log(in_a_step) for in_a_step in units_per_step]
         if statistics.pstdev(units) < _CLOCKS:

@@ -83,11 +83,9 @@ def unrecorded(
     It has the number judged, the noise, the documents' figures, the detectable slowdown and the next step.
 
     Args:
-        group: the tests without a recorded baseline.
-        measurements: all measurements of the session.
+        measurements: all of the session's.
         baselines: the folder of the baselines, as it is shown.
-        command: the command that records them.
-        seconds: the time that this command will take.
+        command: records them, in about these `seconds`.
         measured_before: how many of the tests that were not judged an earlier session measured.
     """
     return [

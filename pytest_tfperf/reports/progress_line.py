@@ -47,29 +47,20 @@ class _Shown:
 
 @dataclass(kw_only=True)
 class ProgressLine:
-    """Shows the progress of session and run, to the right of pytest's own output; an `Observer`.
+    """Shows the progress of session and run, to the right of pytest's own output; an `Observer`."""
 
-    Args:
-        write: writes to the terminal without changing pytest's count of columns; None without a terminal.
-        write_line: writes a permanent line; None unless tf_cnn_benchmarks' lines are wanted (-v).
-        write_plain: writes a permanent line, at most one every `PLAIN_SECONDS`: in a pipe for any state, in a terminal
-            for what its user should know at once; None for neither.
-        room: returns the columns between the cursor and the right edge.
-        test: the node id of the test that is measured.
-        why: the reason why this test runs again; "" in its first run.
-        clock: returns the present time in seconds.
-
-    Attributes:
-        lock: held while something is shown, because `tick` is called by another thread.
-    """
-
+    # To the terminal, without changing pytest's count of columns; None without one.
     write: Callable[[str], None] | None = None
+    # A permanent line; None unless tf_cnn_benchmarks' lines are wanted (-v).
     write_line: Callable[[str], None] | None = None
+    # A permanent line, at most one every `PLAIN_SECONDS`: in a pipe for any state, in a terminal for what its user
+    # should know at once; None for neither.
     write_plain: Callable[[str], None] | None = None
-    room: Callable[[], int] = lambda: 0
-    test: str = ""
-    why: str = ""
-    clock: Callable[[], float] = time.monotonic
+    room: Callable[[], int] = lambda: 0  # returns the columns between the cursor and the right edge
+    test: str = ""  # the node id of the test that is measured
+    why: str = ""  # the reason why this test runs again; "" in its first run
+    clock: Callable[[], float] = time.monotonic  # returns the present time in seconds
+    # Held while something is shown, because `tick` is called by another thread.
     lock: threading.RLock = field(default_factory=threading.RLock, init=False)
     _begun: dict[str, float] = field(default_factory=dict, init=False)
     _tests: int = field(default=0, init=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower
 from pytest_tfperf.core.run import Run
@@ -12,19 +11,12 @@ from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import percent, rate, size, whole_percent
 
-_BOUNDS: Final = {
-    Bound.INPUT: "input",
-    Bound.COMPUTE: "compute",
-    Bound.STEP: "step",
-    Bound.COMMUNICATION: "communication",
-}
-
 
 def bound_by(breakdown: Breakdown | None) -> str | None:
     """Name the bottleneck of a step for a table: "input", "compute: 87 % of the matmul rate"; None if unknown."""
     if breakdown is None or breakdown.bound is None:
         return None
-    word, share, of = _BOUNDS[breakdown.bound], breakdown.products_fraction, "the matmul rate"
+    word, share, of = breakdown.bound.removesuffix("-bound"), breakdown.products_fraction, "the matmul rate"
     if breakdown.bound is Bound.COMMUNICATION:
         share, of = breakdown.exchange_fraction, "a step"
     return word if share is None or breakdown.bound is Bound.INPUT else f"{word}: {whole_percent(share)} of {of}"
@@ -82,8 +74,6 @@ def _slower(part: Slower, device_data_examples_per_sec: float | None, unit: str)
 
 # The machine's state
 
-_MIB = 2**20
-
 HOST = "machine"
 """The label of the host's line."""
 
@@ -128,7 +118,7 @@ def _host(host: Telemetry) -> Iterator[str]:
         yield f"other processes {whole_percent(host.other_cpu_fraction_mean)} of the CPU{most}"
     if host.steal_fraction_mean is not None and host.steal_fraction_mean >= 0.005:
         yield f"steal {whole_percent(host.steal_fraction_mean)}"
-    if host.swap_bytes_per_sec_mean is not None and host.swap_bytes_per_sec_mean >= _MIB / 2:
+    if host.swap_bytes_per_sec_mean is not None and host.swap_bytes_per_sec_mean >= 2**19:
         yield f"swapping {size(host.swap_bytes_per_sec_mean)}/s"
 
 

@@ -82,11 +82,6 @@ def session_headline(result: SessionResult) -> list[str]:
     return [first[:1].upper() + first[1:], *(clause[:1].lower() + clause[1:] for clause in rest)]
 
 
-def date_of(change: LastingChange) -> str:
-    """Return the day on which the change began."""
-    return change.time[:10]
-
-
 def commits_of(change: LastingChange) -> str:
     """Return the commits before and after the change; "" if neither is known."""
     before, after = change.commit_before[:_COMMIT_CHARACTERS], change.commit_after[:_COMMIT_CHARACTERS]
@@ -172,7 +167,7 @@ def _loss(lasting: LastingChange) -> str:
     commits = f", commits {commits_of(lasting)}" if commits_of(lasting) else ""
     interval = f"95 % CI {change(lasting.low)} to {change(lasting.high)}"
     return (
-        f"{lasting.test or ALL_TESTS}{what}: {change(lasting.size)} ({interval}) {since} {date_of(lasting)}, "
+        f"{lasting.test or ALL_TESTS}{what}: {change(lasting.size)} ({interval}) {since} {lasting.time[:10]}, "
         f"session {lasting.session}{commits}"
     )
 

@@ -18,17 +18,11 @@ _MODEL = re.compile(r"-b\d+(?=-)")  # the batch size, which ends a model's name:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The alignment of a table's columns, and the columns that a narrow terminal may leave out.
+    """The alignment of a table's columns, and the columns that a narrow terminal may leave out."""
 
-    Args:
-        right: the columns to align to the right, as numbers are.
-        optional: the columns that may be left out, the most important first.
-        ids: the columns whose texts may be shortened, if the rest still does not fit.
-    """
-
-    right: Collection[str] = ()
-    optional: Sequence[str] = ()
-    ids: Sequence[str] = ()
+    right: Collection[str] = ()  # the columns to align to the right, as numbers are
+    optional: Sequence[str] = ()  # the columns that may be left out, the most important first
+    ids: Sequence[str] = ()  # the columns whose texts may be shortened, if the rest still does not fit
 
 
 _ALL = Columns()
@@ -41,7 +35,6 @@ def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, wid
 
     Args:
         rows: column -> text, None or "" for no value; all rows have the same columns.
-        columns: the properties of the columns.
         width: the most characters of a line; None for no limit.
     """
     if not (rows := list(rows)):

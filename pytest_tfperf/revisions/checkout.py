@@ -28,17 +28,13 @@ _SYSTEM = ("usr", "bin", "sbin", "lib", "lib64", "opt", "nix", "snap")
 class Checkout:
     """The code of a side of a comparison: a commit that is checked out somewhere, or the user's own code.
 
-    Args:
-        repository: root of the user's repository, links followed.
-        folder: where this side's code is, links followed; the repository for the user's own code.
-        name: for messages: "origin/main (1a2b3c4d5e6f)".
-        beside: the folder that holds the checkouts of other commits, links followed; None where that is not known.
+    All links in its paths are followed.
     """
 
-    repository: Path
-    folder: Path
-    name: str
-    beside: Path | None = None
+    repository: Path  # root of the user's repository
+    folder: Path  # where this side's code is; the repository for the user's own code
+    name: str  # for messages: "origin/main (1a2b3c4d5e6f)"
+    beside: Path | None = None  # the folder that holds the checkouts of other commits; None where that is not known
 
     @property
     def moved(self) -> dict[Path, Path]:

@@ -30,20 +30,13 @@ _NOT_LOCKED = frozenset({"pip", "pytest-tfperf"})
 _TENSORFLOW = r"(?:tensorflow|tensorflow-cpu|tf-nightly|tf-nightly-cpu)=="
 
 
-def _record_again() -> str:
-    return f"Record them again: pytest {recording_option()}"
-
-
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A lock's header comments, and its requirement for TensorFlow.
-
-    `warnings` are sentences about packages that an environment built from it lacks.
-    """
+    """A lock's header comments, and its requirement for TensorFlow."""
 
     python: str  # "3.11.7"
     tensorflow: str  # "" if it is not locked
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # sentences about packages that an environment built from it lacks
 
 
 def read_lock(path: Path) -> Lock:
@@ -70,8 +63,6 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
     Rows with the same packages share one file, `<machine>-<digest>.lock.txt`.
 
     Args:
-        folder: the baselines' folder; created if missing.
-        machine: whose rows will name the lock.
         root: the project. Packages that are installed from below it are its own code, which comes from git.
         search: folders to look for packages in; None for `sys.path`.
 
@@ -164,10 +155,10 @@ def direct_url(package: Distribution) -> dict[str, Any]:
 
 def unrepeatable(row: Baseline) -> str:
     """Why no reference environment can be built for a baseline; "" if git and a package index may have all of it."""
-    if not re.fullmatch(r"[^/]+" + re.escape(SUFFIX), row.lock):
-        return f"baselines that name no lock have no reference environment. {_record_again()}"
     fault = _commit_fault(row.commit)
-    return f"{fault}. {_record_again()}" if fault else ""
+    if not re.fullmatch(r"[^/]+" + re.escape(SUFFIX), row.lock):
+        fault = "baselines that name no lock have no reference environment"
+    return f"{fault}. Record them again: pytest {recording_option()}" if fault else ""
 
 
 def contradiction(row: Baseline, lock: Lock) -> str:
@@ -195,12 +186,8 @@ def unrepeatable_commit(commit: str) -> str:
 
 
 def _commit_fault(commit: str) -> str:
-    if not commit:
-        return (
-            "baselines recorded without a git commit have no reference environment. Commit the tests and their models"
-        )
-    if commit.endswith(DIRTY):
-        return (
-            f"baselines recorded with uncommitted changes ({commit}) have no reference environment. Commit the changes"
-        )
-    return ""
+    how, missing = "without a git commit", "the tests and their models"
+    if commit:
+        how, missing = f"with uncommitted changes ({commit})", "the changes"
+    is_whole = commit and not commit.endswith(DIRTY)
+    return "" if is_whole else f"baselines recorded {how} have no reference environment. Commit {missing}"

@@ -30,29 +30,17 @@ _SOME_SECONDS, _MUCH = 0.1, 0.1  # a program that is no Python and takes a tenth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The files of the user's repository, and the installed packages, that a program read.
+    """The files of the user's repository, and the installed packages, that a program read."""
 
-    Args:
-        files: files that it read or ran -> the path by which it named them, which may be a link; for a cached module
-            its source.
-        code: the part of `files` that was run, and not only read.
-        packages: top-level names that its Pythons loaded from installed packages -> a file of each.
-        programs: all programs that it ran, and scripts and archives that its Pythons ran elsewhere, but for those among
-            its temporary files.
-        began: when it was started, in seconds since 1970.
-        has_python: whether a Python reported.
-        unwatched: command line of a Python that did not report, or of another user's process; "" for none.
-        not_python: command line of a process that is no Python and does much of the work; "" for none.
-    """
-
-    files: Mapping[Path, Path]
-    code: frozenset[Path]
-    packages: Mapping[str, str]
+    files: Mapping[Path, Path]  # -> the path by which it named them, which may be a link; a cached module's source
+    code: frozenset[Path]  # the part of `files` that was run, and not only read
+    packages: Mapping[str, str]  # top-level names that its Pythons loaded from installed packages -> a file of each
+    # All programs that it ran, and scripts and archives that its Pythons ran elsewhere, but its temporary files.
     programs: frozenset[Path]
-    began: float
-    has_python: bool
-    unwatched: str = ""
-    not_python: str = ""
+    began: float  # when it was started, in seconds since 1970
+    has_python: bool  # whether a Python reported
+    unwatched: str  # command line of a Python that did not report, or of another user's process; "" for none
+    not_python: str  # command line of a process that is no Python and does much of the work; "" for none
 
 
 class SourceWatch:
@@ -99,7 +87,8 @@ class SourceWatch:
     def sources(self) -> Sources:
         """The files that the program has read so far."""
         files, code, programs, packages, reported = dict(self._seen), set(self._code), set(self._programs), {}, set()
-        for kind, name, path in self._reported():
+        lines = _read(self._report, "utf-8").split("\n")
+        for kind, name, path in (line.split("\t") for line in lines if line.count("\t") == 2):
             if kind == "python":
                 reported.add(name)
             elif kind == "package":
@@ -134,13 +123,6 @@ class SourceWatch:
         total, of_pythons = math.fsum(seconds.values()), seconds.pop("", 0.0)
         is_helped = total <= _SOME_SECONDS or of_pythons > (1 - _MUCH) * total
         return "" if is_helped else max(seconds, key=seconds.__getitem__)
-
-    def _reported(self) -> Iterator[tuple[str, str, str]]:
-        with suppress(OSError):
-            for line in self._report.read_text("utf-8", "surrogateescape").split("\n"):
-                if line.count("\t") == 2:
-                    kind, name, path = line.split("\t")
-                    yield kind, name, path
 
     def _run(self, parent: int) -> None:
         seconds = _FIRST_LOOK_SECONDS
@@ -251,8 +233,8 @@ def _listed(folder: Path) -> list[Path]:
     return []
 
 
-def _read(path: Path) -> str:
-    """The text of a file of /proc; "" where its process is gone, or not ours."""
+def _read(path: Path, encoding: str | None = None) -> str:
+    """The text of a report or of a file of /proc; "" without one, or where its process is gone, or not ours."""
     with suppress(OSError):
-        return path.read_text(errors="surrogateescape")
+        return path.read_text(encoding, "surrogateescape")
     return ""

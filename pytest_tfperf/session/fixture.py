@@ -1,7 +1,4 @@
-"""The `throughput` fixture: what a test author calls.
-
-Each call measures, or gives what it gave when the test ran before.
-"""
+"""The `throughput` fixture: each call measures, or gives what it gave when the test ran before."""
 
 from __future__ import annotations
 

@@ -15,12 +15,11 @@ from argparse import Action, Namespace
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import permutations
 from pathlib import Path
 from shlex import quote
-from typing import Any, NoReturn, Self
+from typing import Any, NamedTuple, Self
 
 import pytest
 
@@ -74,7 +73,10 @@ def read_settings(config: pytest.Config) -> Settings:
     if "baselines" in given and not values["baselines"].exists() and not update:
         _refuse_missing_baselines(given["baselines"], values["baselines"])
     if (pipeline := given.get("input_pipeline")) is not None:
-        _refuse_unknown_pipeline(pipeline)
+        try:
+            catalogue.resolve("input_pipeline", pipeline.value)
+        except WorkloadError as error:
+            raise error.of_type(TfperfError).at(str(pipeline)) from None
     _refuse_contradictions(known, given, values | {"update_baselines": update})
     told = json.loads(os.environ.get(TOLD, "{}"))
     return Settings(
@@ -99,23 +101,18 @@ def add_options(parser: pytest.Parser) -> None:
             parser.addini(f"tfperf_{setting.name}", help=setting.help + default, default=None)
             continue
         parser.addini(f"tfperf_{setting.name}", help=f"default of {setting.spelled}", default=None)
-        if setting.parse is parse.flag:
-            group.addoption(
-                setting.spelled, dest=f"tfperf_{setting.name}", help=setting.help, action="store_true", default=None
-            )
-        else:
-            text = setting.help + (default if setting.default else "")
-            group.addoption(setting.spelled, dest=f"tfperf_{setting.name}", help=text, metavar=setting.metavar)
+        is_flag = setting.parse is parse.flag
+        form = {"action": "store_true", "default": None} if is_flag else {"metavar": setting.metavar}
+        text = setting.help + (default if setting.default else "")
+        group.addoption(setting.spelled, dest=f"tfperf_{setting.name}", help=text, **form)
 
 
 def take_short_option(parser: pytest.Parser, words: list[str]) -> None:
     """Read `--update-baselines` as ours, unless a conftest.py or another plugin has an option of that name.
 
-    It is no option of the parser's, which a conftest.py in a folder of tests may add to while they are collected.
-
-    Args:
-        parser: with the options of the plugins and of the first conftest.py files. pytest has no public list of them.
-        words: the command line, which is changed.
+    It is no option of the parser's, which a conftest.py in a folder of tests may add to while they are collected. The
+    parser has the options of the plugins and of the first conftest.py files, of which pytest has no public list. The
+    words of the command line are changed.
 
     Raises:
         TfperfError: as `refuse_unknown_update`.
@@ -133,7 +130,6 @@ def take_short_option(parser: pytest.Parser, words: list[str]) -> None:
 
 
 def _add_recording_options(group: pytest.OptionGroup) -> None:
-    """Register the option, and the same with "=failed"."""
     all_tests = "record what is measured as this machine's baselines: at least 5 fresh runs of each selected test"
     failed = "record only the baselines of tests that failed in the last session"
     short = "; the same without `tfperf-`, where no conftest.py and no plugin has an option of that name"
@@ -208,26 +204,14 @@ def _refuse_contradictions(
     """Refuse two settings that exclude each other where both differ from their defaults."""
     known = {_RECORDING.name: _RECORDING, **known}
     changed = [setting for setting in known.values() if values.get(setting.name, setting.default) != setting.default]
-    for a, b in permutations(changed, 2):
-        if why := a.excludes.get(b.name):
-            _refuse_both(a, b, given, why)
-
-
-def _refuse_both(a: Setting[Any], b: Setting[Any], given: Mapping[str, RawSetting], why: str) -> NoReturn:
-    """Say which two settings contradict each other, and where each was given."""
-    names = [str(given[setting.name]) if setting.name in given else recording_option() for setting in (a, b)]
-    text = f"{' with '.join(names)}: {why}. Leave one of them out"
-    for setting in (a, b):
-        if setting.name in given and given[setting.name].origin in (Origin.OVERRIDE, Origin.INI_FILE):
-            text += f"; for one session -o tfperf_{setting.name}={parse.DEFAULT} does so"
-    raise TfperfError(f"{text}.")
-
-
-def _refuse_unknown_pipeline(given: RawSetting) -> None:
-    try:
-        catalogue.resolve("input_pipeline", given.value)
-    except WorkloadError as error:
-        raise error.of_type(TfperfError).at(str(given)) from None
+    for both in permutations(changed, 2):
+        if why := both[0].excludes.get(both[1].name):
+            names = [str(given[setting.name]) if setting.name in given else recording_option() for setting in both]
+            text = f"{' with '.join(names)}: {why}. Leave one of them out"
+            for setting in both:
+                if setting.name in given and given[setting.name].origin in (Origin.OVERRIDE, Origin.INI_FILE):
+                    text += f"; for one session -o tfperf_{setting.name}={parse.DEFAULT} does so"
+            raise TfperfError(f"{text}.")
 
 
 def _refuse_missing_baselines(given: RawSetting, folder: Path) -> None:
@@ -259,33 +243,23 @@ _OWN_GROUP = "Custom options"
 """Where pytest puts what a conftest.py adds with `parser.addoption`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The options that this pytest has.
+class _Known(NamedTuple):
+    """The options that this pytest has."""
 
-    Args:
-        actions: each spelling, and what argparse does with it.
-        own: spellings of the options that the project's own conftest.py adds: a test may depend on them.
-        left_out: names of our settings that concern a single session, or that no command may show.
-    """
-
-    actions: Mapping[str, Action]
-    own: frozenset[str]
-    left_out: frozenset[str]
+    actions: Mapping[str, Action]  # each spelling, and what argparse does with it
+    own: Collection[str]  # spellings of those that the project's own conftest.py adds: a test may depend on them
+    left_out: Collection[str]  # names of our settings that concern a single session, or that no command may show
 
     @classmethod
     def of(cls, config: pytest.Config, settings: Iterable[Setting[Any]]) -> Self:
         """From pytest's parser, which has no public name; without it all options look unknown."""
         parser = getattr(getattr(config, "_parser", None), "optparser", None)
-        own, left_out = set[str](), set[str]()
+        own = set[str]()
         for group in getattr(parser, "_action_groups", ()):
             if group.title == _OWN_GROUP:
-                for action in group._group_actions:
-                    own.update(action.option_strings)
-        for setting in settings:
-            if setting.of_one_session or setting.is_secret:
-                left_out.add(setting.name)
-        return cls(getattr(parser, "_option_string_actions", {}), frozenset(own), frozenset(left_out))
+                own.update(*(action.option_strings for action in group._group_actions))
+        left_out = {setting.name for setting in settings if setting.of_one_session or setting.is_secret}
+        return cls(getattr(parser, "_option_string_actions", {}), own, left_out)
 
 
 def rerun_command(
@@ -297,7 +271,8 @@ def rerun_command(
     for group in _kept(called.args, known):
         words = _shell_words(group)
         arguments += words
-        if _is_of_one_test(group):
+        # A command that names a test needs every option that does not choose tests.
+        if group[0].startswith("-") and _name(group[0]) not in _CHOOSING:
             options += words
     environment = ""
     for raw in given.values():  # as overrides: the shell in which a command is pasted may not have the variables
@@ -326,11 +301,6 @@ def _without_secret(group: list[str]) -> list[str]:
     if not name.startswith("-") or not _SECRET.search(name):
         return group
     return [f"{name}=***"] if group[0] != name else [name, *["***"] * len(group[1:])]
-
-
-def _is_of_one_test(group: Sequence[str]) -> bool:
-    """Whether a command that names a test needs it: every option that does not choose tests."""
-    return group[0].startswith("-") and _name(group[0]) not in _CHOOSING
 
 
 def _next_option(words: deque[str], actions: Mapping[str, Action]) -> list[str]:

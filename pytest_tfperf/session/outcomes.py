@@ -27,14 +27,7 @@ from pytest_tfperf.session.state import SessionState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """The consequences of a test's calls.
-
-    Args:
-        state: the session's state.
-        test: pytest's node id.
-        calls: how many calls the test has made.
-        warnings: further warnings of the test.
-    """
+    """The consequences of the calls that a test has made, and its further warnings."""
 
     state: SessionState
     test: str
@@ -65,7 +58,7 @@ class Outcomes:
             raise (ThroughputRegression if regressed else GateFailure)(*self._messages(failing))
         if invalid := by_consequence[Consequence.ERRORS]:
             fact, *below = self._messages(invalid)
-            raise MeasurementError(fact, *below, brief=self._in_brief(invalid))
+            raise MeasurementError(fact, *below, brief="; ".join(map(in_brief, invalid)))
         self._record()
 
     @property
@@ -95,10 +88,7 @@ class Outcomes:
 
     def failures_in_brief(self) -> str:
         """`confirmed_failures` in one line."""
-        return self._in_brief(self._failed)
-
-    def _in_brief(self, results: Sequence[Measurement]) -> str:
-        return "; ".join(map(in_brief, results))
+        return "; ".join(map(in_brief, self._failed))
 
     @property
     def _failed(self) -> list[Measurement]:

@@ -79,18 +79,6 @@ def require_linux() -> None:
         )
 
 
-def _refuse_xdist(state: SessionState) -> None:
-    """Skip a test in a worker of pytest-xdist, or end it in an error for the nightly gate."""
-    state.under_xdist += 1
-    error = MeasurementError(
-        "throughput is not measured under pytest-xdist: its workers would share the machine",
-        next_step="Run these tests without -n",
-    )
-    if state.settings.require_baseline:
-        raise error
-    pytest.skip(str(error))
-
-
 def tell_controller(config: pytest.Config, state: SessionState) -> None:
     """Send the number of throughput tests from a worker: only the controller writes a summary."""
     config.workeroutput[_UNDER_XDIST] = state.under_xdist  # type: ignore[attr-defined]  # xdist's
@@ -123,7 +111,14 @@ def make_fixture(request: pytest.FixtureRequest) -> ThroughputFixture:
 
     state, test = request.config.stash[SESSION], request.node.nodeid
     if is_xdist_worker(request.config):
-        _refuse_xdist(state)
+        state.under_xdist += 1
+        error = MeasurementError(
+            "throughput is not measured under pytest-xdist: its workers would share the machine",
+            next_step="Run these tests without -n",
+        )
+        if state.settings.require_baseline:
+            raise error
+        pytest.skip(str(error))
     if test not in state.selection:
         raise TfperfError(
             "a test that asks for `throughput` while it runs can't be run again where it is in doubt: "

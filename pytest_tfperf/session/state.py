@@ -51,51 +51,31 @@ class SessionState:
     """What the plugin's hooks and fixtures share: the session, and what it has found so far.
 
     Modules that measure, judge and record are imported when they are first used: a session that only collects is short.
-
-    Args:
-        settings: the values of all settings.
-
-    Attributes:
-        features: the features that take part, by name.
-        selection: the throughput tests that pytest selected, by node id and in pytest's order.
-        collected: the node ids of all tests in files that were collected whole, whether selected or not.
-        opened: closed when the session ends.
-        remarks: lines to print before the first test.
-        skipped: the number of tests that could not run here, for each reason.
-        not_measured: the error of each test that ended in an error.
-        refused: the error of each test whose baseline was refused.
-        is_compared: whether each check is a comparison with the session's other side.
-        measured_alone: for each test, why the other side of its checks had nothing to compare with: once each, by its
-            brief text.
-        under_xdist: the number of throughput tests that pytest-xdist's workers got, which measure nothing: each is
-            skipped, or an error for the nightly gate.
-        commands: the command of each name, machine and shape, and the test and call that it was first measured in.
-        unselected: the throughput tests that pytest collected, but deselected or skipped, and why.
-        verdicts: on software and machine as a whole, once all tests have run.
-        interrupted: the test that Ctrl-C or SIGTERM interrupted; "" for none.
-        status: the exit status, once all tests have run.
-        output_lines: lines on the files that features wrote or could not write.
+    What is kept of a test goes by its node id.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.features = {name: feature for name, feature in features().items() if feature.takes_part(settings)}
-        self.selection: dict[str, SelectedTest] = {}
-        self.collected: set[str] = set()
-        self.opened = ExitStack()
-        self.remarks: list[str] = []
-        self.skipped: Counter[str] = Counter()
-        self.not_measured: dict[str, TfperfError] = {}
-        self.refused: dict[str, TfperfError] = {}
-        self.is_compared = False
+        self.selection: dict[str, SelectedTest] = {}  # the throughput tests that pytest selected, in its order
+        self.collected: set[str] = set()  # all tests in files that were collected whole, whether selected or not
+        self.opened = ExitStack()  # closed when the session ends
+        self.remarks: list[str] = []  # printed before the first test
+        self.skipped: Counter[str] = Counter()  # how many tests could not run here, for each reason
+        self.not_measured: dict[str, TfperfError] = {}  # tests that ended in an error
+        self.refused: dict[str, TfperfError] = {}  # tests whose baseline was refused
+        self.is_compared = False  # whether each check is a comparison with the session's other side
+        # Why the other side of a test's checks had nothing to compare with: once each, by its brief text.
         self.measured_alone: dict[str, dict[str, NotCompared]] = {}
+        # Throughput tests of pytest-xdist's workers: each is skipped, or an error for the nightly gate.
         self.under_xdist = 0
+        # The command of each name, machine and shape, and the test and call that it was first measured in.
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
-        self.unselected: dict[str, str] = {}
-        self.verdicts: list[SessionVerdict] = []
-        self.interrupted = ""
-        self.status = 0
-        self.output_lines: list[Line | str] = []
+        self.unselected: dict[str, str] = {}  # throughput tests that pytest deselected or skipped, and why
+        self.verdicts: list[SessionVerdict] = []  # on software and machine as a whole, once all tests have run
+        self.interrupted = ""  # the test that Ctrl-C or SIGTERM interrupted
+        self.status = 0  # pytest's exit status, once all tests have run
+        self.output_lines: list[Line | str] = []  # on the files that features wrote or could not write
         self.began = time.time()
 
     @cached_property
@@ -315,14 +295,8 @@ class SessionState:
     def exit_status(self, status: int, *, failures: int) -> int:
         """The status that tells "regressed" from "could not measure" and "the machine is slower".
 
-        Args:
-            status: pytest's: 1 where any test failed or errored, 0 where all is well.
-            failures: reports that failed, errors and the session's own verdicts among them.
+        Failures are reports that failed, errors and the session's own verdicts among them.
         """
-        self.status = self._exit_status(status, failures)
-        return self.status
-
-    def _exit_status(self, status: int, failures: int) -> int:
         if self.settings.collects_only and any(test.faults for test in self.selection.values()):
             return status or EXIT_USAGE
         if self.settings.collects_only or not (self.selection or self.under_xdist):

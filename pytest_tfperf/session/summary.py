@@ -109,10 +109,7 @@ def why_again(state: SessionState, test: str) -> str:
 def after(state: SessionState, *, skips: bool, width: int | None = None) -> Sequence[Line | str]:
     """The tables, what could not be measured, and what to do next.
 
-    Args:
-        state: of a session that has ended.
-        skips: count what kept tests from measuring, because pytest itself does not (`-rs`).
-        width: the most characters of a table's line; None for any number.
+    Skips are counted where pytest itself does not (`-rs`). The width is the most characters of a table's line.
     """
     settings, session = state.settings, state.session
     if settings.collects_only:
@@ -314,22 +311,19 @@ def _unrecorded(state: SessionState, measurements: Sequence[Measurement]) -> Seq
 def _of_recording(state: SessionState, measurements: Sequence[Measurement]) -> list[str]:
     recorder = state.recorder
     lines = [f"reference environment: {warning}" for warning in recorder.warnings]
-    lines += [*starmap(_controlled, recorder.controlled.items()), *_recorded_apart(*recorder.apart)]
+    lines += starmap(_controlled, recorder.controlled.items())
+    recorded, others = recorder.apart
+    # Runs of few tests come in quick succession, and share whatever the machine did then.
+    if others and 0 < recorded < MIN_TESTS:
+        lines.append(
+            f"{counted(recorded, 'workload')} recorded apart from the {others} others of this machine: what it did in "
+            "these minutes, such as its temperature, is part of the new figures alone. To record all alike: pytest "
+            f"{recording_option()}"
+        )
     if unfinished := len({m.test for m in measurements if runs_missing(m)}):
         tests = counted(unfinished, "test")
         lines.append(f"{tests} not recorded: the session ended before all their runs. Their rows are as before")
     return lines
-
-
-def _recorded_apart(recorded: int, others: int) -> list[str]:
-    # Runs of few tests come in quick succession, and share whatever the machine did then.
-    if not recorded or recorded >= MIN_TESTS or not others:
-        return []
-    rows = counted(recorded, "workload")
-    return [
-        f"{rows} recorded apart from the {others} others of this machine: what it did in these minutes, such as its "
-        f"temperature, is part of the new figures alone. To record all alike: pytest {recording_option()}"
-    ]
 
 
 def _controlled(machine: str, controlled: ControlledRecording) -> str:

@@ -151,13 +151,7 @@ class _Brief:
 
 
 class PlainRepr(TerminalRepr):
-    """A report's text, in full and in brief.
-
-    Args:
-        lines: fact, location, next step; the first line is the headline.
-        brief: the fact alone, in one line.
-        width: a terminal's, at which the text is wrapped; None for no terminal.
-    """
+    """A report's text: fact, location, next step, wrapped at a terminal's width; in brief the fact alone."""
 
     def __init__(self, lines: Iterable[Line], brief: str, width: int | None) -> None:
         self._lines = list(lines)
@@ -187,8 +181,8 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
             report.when = "call"
         brief = (fixture.outcomes.failures_in_brief() if fixture else "") or error.brief
         report.longrepr = PlainRepr(error.lines, brief, terminal_width(item.config))
-    elif fixture is not None and (unreported := fixture.outcomes.unreported()):
-        report.sections.append(("throughput", _text(unreported, item)))
+    else:
+        _add_unreported(report, item)
 
 
 def measured_only(report: pytest.TestReport, state: SessionState) -> tuple[str, str, str] | None:
@@ -221,13 +215,14 @@ def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError
     report.longrepr = PlainRepr(error.lines, brief, width)
     state = item.config.stash[SESSION]
     (state.refused if isinstance(error, BaselineRefused) else state.not_measured)[item.nodeid] = error
+    _add_unreported(report, item)
+
+
+def _add_unreported(report: pytest.TestReport, item: pytest.Item) -> None:
+    """Add what the test had measured to pytest's report, whose sections have only room for a text."""
+    fixture = item.stash.get(FIXTURE, None)
     if fixture is not None and (unreported := fixture.outcomes.unreported()):
-        report.sections.append(("throughput", _text(unreported, item)))
-
-
-def _text(lines: Iterable[Line], item: pytest.Item) -> str:
-    """For a section of pytest's report, which has only room for a text."""
-    return "\n".join(rendered(lines, terminal_width(item.config)))
+        report.sections.append(("throughput", "\n".join(rendered(unreported, terminal_width(item.config)))))
 
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:
@@ -267,12 +262,7 @@ def report_session_verdicts(session: pytest.Session) -> None:
 
 
 def _line_of(error: BaseException, seen_from: Path) -> str:
-    """The innermost line that is not ours, Python's own or installed, as "test_a.py:7"; "" where there is none.
-
-    Args:
-        error: as it was caught.
-        seen_from: the folder that the file's name starts from.
-    """
+    """The innermost line that is not ours, Python's own or installed, as "test_a.py:7"; "" where there is none."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     not_the_users = (Path(__file__).parents[1], *(Path(sysconfig.get_path(name)) for name in names))
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):

@@ -29,6 +29,7 @@ from pytest_tfperf.stores.history_rows import (
     session_changes,
     storable,
     unpacked,
+    utc,
 )
 from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, VERDICTS
 
@@ -137,7 +138,7 @@ def _recorded(row: Baseline) -> Select[Any]:
     The measurement that recorded it is among them.
     """
     key = _M.machine == row.machine, _M.workload == row.key.workload, _M.topology == row.key.topology
-    first, last = (queries.as_stored(_day(row) + timedelta(days=days)) for days in (-1, 2))  # in any zone
+    first, last = (utc(_day(row) + timedelta(days=days)) for days in (-1, 2))  # in any zone
     not_judged = _M.outcome.is_(None), _M.is_interleaved == false(), _M.time.between(first, last)
     return select(_M.id, queries.as_it_is(_M.whole)).where(*key, *not_judged).order_by(_M.made.desc())
 
@@ -226,7 +227,6 @@ class EarlierRows:
         tests, and are left out.
 
         Args:
-            rows: baselines of one machine.
             before: id of the current session, which is left out.
             least_tests: the least tests of a session that counts, so that rerunning a test by hand does not.
             most: the most sessions of a row, one half of them its first ones and the other its last ones.
@@ -284,7 +284,7 @@ class EarlierRows:
     def measured_since(self, tests: Iterable[str], machines: Collection[str], since: datetime) -> set[str]:
         """Return the tests that one of the machines has measured since a time, not only beside another side."""
         measured = set()
-        of_time = {"since": round(since.timestamp() * 1e6), "time": queries.as_stored(since)}
+        of_time = {"since": round(since.timestamp() * 1e6), "time": utc(since)}
         with self._asking() as ask:
             for test in tests:
                 if any(row.machine in machines for row in ask(_MEASURED_SINCE, _of_test(test) | of_time)):
@@ -296,11 +296,8 @@ class EarlierRows:
     ) -> dict[Key, tuple[EarlierMeasurement, ...]]:
         """Return a machine's latest measurements of each key that a provisional baseline may rest on, oldest first.
 
-        `core.past.not_provisional` says which; it was asked when the measurement was appended.
-
-        Args:
-            before: id of the current session, which is left out.
-            most: the most measurements of a key.
+        `core.past.not_provisional` says which; it was asked when the measurement was appended. The current session,
+        whose id is `before`, is left out.
         """
         by_key = {}
         with self._asking() as ask:

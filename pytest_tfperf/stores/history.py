@@ -175,9 +175,7 @@ class History:
     def newest_sessions(self, machine: str | None = None, *, alone_only: bool = False) -> Iterator[tuple[str, str]]:
         """Yield each session's id with each of its machines, the one that measured last first.
 
-        Args:
-            machine: the only machine; None for all.
-            alone_only: whether sessions that only measured beside another side are left out.
+        With `alone_only` sessions that only measured beside another side are left out.
         """
         wanted: Filters = {"machine": machine, "is_interleaved": False if alone_only else None}
         query = select(_M.session, _M.machine).where(*queries.conditions(MEASUREMENTS, wanted))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args, get_type_hints
@@ -28,7 +28,7 @@ from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.plain_json import MOST_ZIPPED_BYTES
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
-from pytest_tfperf.stores.history_rows import DROPPED, outcome_of, storable
+from pytest_tfperf.stores.history_rows import DROPPED, outcome_of, storable, utc
 from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS
 
 if TYPE_CHECKING:
@@ -108,9 +108,9 @@ def conditions(table: Table, wanted: Filters, **instead: ColumnElement[Any]) -> 
         clauses.append(column["is_interleaved"] == is_interleaved)
     if (since := wanted.get("since")) is not None:
         # `made` is never before `time`, and has an index.
-        clauses += [column["time"] >= as_stored(since), column["made"] >= int(since.timestamp()) * 1_000_000]
+        clauses += [column["time"] >= utc(since), column["made"] >= int(since.timestamp()) * 1_000_000]
     if (until := wanted.get("until")) is not None:
-        clauses.append(column["time"] < as_stored(until))
+        clauses.append(column["time"] < utc(until))
     return clauses
 
 
@@ -195,8 +195,3 @@ def _column_of_another_type(names: Sequence[str], types: tuple[type, ...]) -> st
     """Return the first column whose type is not its field's; None for none."""
     kinds = {**_KINDS, "outcome": str}
     return next((name for name, kind in zip(names, types, strict=True) if not issubclass(kind, kinds[name])), None)
-
-
-def as_stored(time: datetime) -> str:
-    """Return a time as the column `time` has it."""
-    return time.astimezone(UTC).isoformat(timespec="seconds")

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,11 +32,7 @@ from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, VERDICTS
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sqlalchemy import Table
-
-    from pytest_tfperf.core.run import Pair, Run
 
 _PROVISIONAL = " (provisional)"
 
@@ -58,7 +54,7 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
         "examples_per_sec": result.value,
         "low": result.low,
         "high": result.high,
-        "time": utc(m.time),
+        "time": utc(moment(m.time)),
         "workload": storable(m.workload.id),
         "is_slowed_on_purpose": result.is_slowed_on_purpose,
         "is_interleaved": m.other is not None,
@@ -90,7 +86,7 @@ def figure_rows(m: Measurement) -> list[dict[str, Any]]:
     rows = []
     for verdict in m.figures:
         row = {name: storable(getattr(m, name)) for name in ("session", "test", "machine", "topology")} | {
-            "time": utc(m.time),
+            "time": utc(moment(m.time)),
             "workload": storable(m.workload.id),
             "figure": verdict.figure.name,
             "unit": storable(verdict.figure.unit or ""),
@@ -124,7 +120,7 @@ def outcome_of(text: object) -> tuple[Outcome | None, bool]:
 def verdict_row(verdict: SessionVerdict, *, session: str, time: str) -> dict[str, Any]:
     """Return the columns of a session's verdict except `id` and `made`."""
     texts = {name: storable(getattr(verdict, name)) for name in ("machine", "kind", "outcome")}
-    return texts | {"session": storable(session), "time": utc(time), "whole": _packed(verdict)}
+    return texts | {"session": storable(session), "time": utc(moment(time)), "whole": _packed(verdict)}
 
 
 def storable(text: str) -> str:
@@ -138,9 +134,9 @@ def as_stored(m: Measurement) -> Measurement:
     return replace(m, **texts)
 
 
-def utc(when: str) -> str:
-    """Return an ISO 8601 time in UTC, to the second."""
-    return moment(when).astimezone(UTC).isoformat(timespec="seconds")
+def utc(time: datetime) -> str:
+    """Return a time as the column `time` has it: ISO 8601, in UTC, to the second."""
+    return time.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def unpacked(whole: bytes | None, row: str) -> Any:
@@ -216,20 +212,13 @@ def _packed(whole: Measurement | SessionVerdict) -> bytes:
 
 def _without_polls(m: Measurement) -> Measurement:
     """Leave out the telemetry of each second, which only curves show."""
-
-    def runs(several: Iterable[Run]) -> tuple[Run, ...]:
-        return tuple(replace(run, polls=()) for run in several)
-
-    def pairs(several: Iterable[Pair]) -> tuple[Pair, ...]:
-        return tuple(replace(pair, a=replace(pair.a, polls=()), b=replace(pair.b, polls=())) for pair in several)
-
-    return replace(
-        m,
-        runs=runs(m.runs),
-        discarded=runs(m.discarded),
-        pairs=pairs(m.pairs),
-        discarded_pairs=pairs(m.discarded_pairs),
-    )
+    parts: dict[str, Any] = {}
+    for name in ("runs", "discarded"):
+        parts[name] = tuple(replace(run, polls=()) for run in getattr(m, name))
+    for name in ("pairs", "discarded_pairs"):
+        pairs = [(pair, replace(pair.a, polls=()), replace(pair.b, polls=())) for pair in getattr(m, name)]
+        parts[name] = tuple(replace(pair, a=a, b=b) for pair, a, b in pairs)
+    return replace(m, **parts)
 
 
 _ROW_OF: Final = {MEASUREMENTS: "measurement", VERDICTS: "session verdict", FIGURES: "figure"}

@@ -60,13 +60,7 @@ MEASUREMENTS: Final = Table(
     "tfperf_measurements",
     TABLES,
     *_identity(),
-    _text("session"),
-    _text("test"),
-    _text("name"),
-    _text("machine"),
-    _text("workload"),
-    _text("topology"),
-    _text("unit"),
+    *map(_text, ("session", "test", "name", "machine", "workload", "topology", "unit")),
     _number("examples_per_sec"),
     _number("low"),  # 95 % interval
     _number("high"),
@@ -93,14 +87,7 @@ FIGURES: Final = Table(
     "tfperf_figures",
     TABLES,
     *_identity(),  # the id is the measurement's and the figure's name
-    _text("measurement"),
-    _text("session"),
-    _text("test"),
-    _text("machine"),
-    _text("workload"),
-    _text("topology"),
-    _text("figure"),
-    _text("unit"),
+    *map(_text, ("measurement", "session", "test", "machine", "workload", "topology", "figure", "unit")),
     _number("value", is_optional=True),  # the median of the runs; null: not measured
     Column("outcome", _TEXT),  # null: not judged, or not decided yet
     _number("baseline", is_optional=True),  # of its baseline, or of the other side

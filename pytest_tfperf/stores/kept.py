@@ -27,11 +27,8 @@ class Damaged(TfperfError):
 def read(cls: type[T], path: Path, version: int, again: str) -> T | None:
     """Return what `write` wrote; None where there is no file. Fields that a later pytest-tfperf added are left out.
 
-    Args:
-        cls: the noun, a frozen dataclass.
-        path: the file.
-        version: the newest version that is read here.
-        again: the next step where it is damaged, as in "Begin the trial anew: tfperf trial --again".
+    `version` is the newest that is read here; `again` is the next step where the file is damaged, as in "Begin the
+    trial anew: tfperf trial --again".
 
     Raises:
         NewerFormat: it has a later version.
@@ -71,8 +68,7 @@ def require_version(version: object, place: object, *, newest: int, otherwise: s
     """Check that this pytest-tfperf reads a version.
 
     Args:
-        version: the version that is written there.
-        place: the file or the server.
+        version: the version that is written in this file or on this server.
         newest: the newest version that is read here; all before it are, too.
         otherwise: the alternative to an upgrade of pytest-tfperf; "" for none.
 

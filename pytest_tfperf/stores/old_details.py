@@ -32,15 +32,8 @@ _KEY: Final = ("machine", "workload", "topology", "is_interleaved")
 def drop_details(database: Database, before: datetime, *, most: int | None = None) -> tuple[int, int]:
     """Drop the whole measurements from before a time, oldest first, in several transactions.
 
-    A file notes how far it has got, so that no session looks at a measurement twice.
-
-    Returns:
-        The number of measurements that lost their details, and of those that are old enough and were not looked at.
-
-    Args:
-        database: the history.
-        before: the first time that is kept.
-        most: the most measurements to look at; None for all.
+    A file notes how far it has got, so that no session looks at a measurement twice. At most `most` are looked at.
+    Returns the number of measurements that lost their details, and of those that are old enough and were not looked at.
 
     Raises:
         TfperfError: the history can't be written; what was dropped before stays dropped.

@@ -204,12 +204,7 @@ def first_line(text: str) -> str:
 
 
 def last_lines(text: str, *, on_cpus: bool = False) -> list[Line]:
-    """The last 20 lines of a log or of a program's output; "(empty)" without any.
-
-    Args:
-        text: the log, or its end.
-        on_cpus: leave out TensorFlow's lines about GPUs.
-    """
+    """The last 20 lines of a log or of its end, `on_cpus` without TensorFlow's about GPUs; "(empty)" without any."""
     lines = [line for line in text.splitlines() if line.strip() and not (on_cpus and _ABOUT_GPUS.match(line))]
     return log_lines(lines[-SHOWN_LINES:] or ["(empty)"])
 

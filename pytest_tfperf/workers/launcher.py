@@ -29,26 +29,17 @@ from pytest_tfperf.workers.worker_run import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCommand:
-    """A user's command, ready to start, and what was prepared for it.
+    """A user's command, ready to start, and what was prepared for it."""
 
-    Args:
-        command: what is started: `env` is its whole environment, `cwd` its working folder.
-        silence_seconds: the most that it may go without a reading.
-        facts: its software, for the measurement's environment.
-        scratch: folder of its temporary files, removed at the end; None without one.
-        cancel: called when it has ended, to end processes that an engine left behind.
-        ended_ranks: the exit statuses of its ranks that its output names, the first that failed first.
-        proof: watches the processes below a pid while its block runs, and raises at the end if they ran other code than
-            they should.
-    """
-
-    command: Command
+    command: Command  # `env` is its whole environment, `cwd` its working folder
     log: Path
-    silence_seconds: float
-    facts: Mapping[str, str]
-    scratch: Path | None = None
-    cancel: Callable[[], None] = lambda: None
+    silence_seconds: float  # the most that it may go without a reading
+    facts: Mapping[str, str]  # its software, for the measurement's environment
+    scratch: Path | None = None  # folder of its temporary files, removed at the end
+    cancel: Callable[[], None] = lambda: None  # called when it has ended, to end processes that an engine left behind
+    # The exit statuses of its ranks that its output names, the first that failed first.
     ended_ranks: Callable[[str], Mapping[int, int]] = lambda _: {}
+    # Watches the processes below a pid while its block runs; raises at the end if they ran other code than they should.
     proof: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext()
 
 

@@ -62,17 +62,12 @@ IMPORT_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python that runs workers, and where they look for the user's modules.
-
-    Args:
-        python: its path.
-        moved: folders whose code workers take from another folder, old -> new: the project's -> its checkout at the
-            reference environment's commit.
-        variable: returns the value of an environment variable for workers, from its name and its value here.
-    """
+    """A Python that runs workers, and where they look for the user's modules."""
 
     python: str
+    # Code that workers take from another folder, old -> new: the project's -> its checkout at the reference's commit.
     moved: Mapping[Path, Path] = field(default_factory=dict)
+    # An environment variable's value for workers, from its name and its value here.
     variable: Callable[[str, str], str] = lambda _, value: value
 
     def command(self, module: str) -> list[str]:
@@ -177,20 +172,14 @@ KILL_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A worker, a rank that an engine started, or the fork server.
+    """A worker, a rank that an engine started, or the fork server."""
 
-    Args:
-        pid: the id of the process and, where it is ended here, of its group; perhaps of another machine.
-        exit_status: returns its exit status (negative for a signal), or None if it still runs after so many seconds;
-            of a rank the engine's command's, where a rank's own is not known.
-        is_here: whether the process id is of this machine.
-        is_ended_here: False for a rank: it ends when its connection closes, and the engine ends ranks that do not.
-    """
-
-    pid: int
+    pid: int  # and, where it is ended here, the id of its group; perhaps of another machine
+    # Its exit status (negative for a signal), or None if it still runs after so many seconds; of a rank the engine's
+    # command's, where a rank's own is not known.
     exit_status: Callable[[float], int | None]
-    is_here: bool = True
-    is_ended_here: bool = True
+    is_here: bool = True  # the process id is of this machine
+    is_ended_here: bool = True  # a rank ends when its connection closes, and the engine ends ranks that do not
 
     def end(self) -> None:
         """Kill it unless it has ended, with all that it started in its group, and wait for its end; never raises.
@@ -246,7 +235,7 @@ class ForkServer:
         with ExitStack() as undo:
             undo.callback(self.process.end)
             try:
-                channel = listener.wait_for({"hello": "server"}, self._silence_seconds, self.has_ended)
+                [channel] = listener.wait_for_all([{"hello": "server"}], self._silence_seconds, self.has_ended)
             except Silence:
                 raise self._gone(0) from None
             except ConnectionLost:

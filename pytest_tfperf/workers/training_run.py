@@ -7,7 +7,8 @@ import select
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from operator import itemgetter
+from dataclasses import replace
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from pytest_tfperf.core.job import Cluster, Job
@@ -38,15 +39,10 @@ _SAME_LOSS = 1e-3
 
 
 class OfRank(NamedTuple):
-    """A rank's value of a figure.
+    """A rank's value of a figure."""
 
-    Args:
-        value: in the figure's unit.
-        rank: the rank's name; "" for a single worker.
-    """
-
-    value: float
-    rank: str
+    value: float  # in the figure's unit
+    rank: str  # its name; "" for a single worker
 
 
 class TrainingRun:
@@ -57,18 +53,7 @@ class TrainingRun:
 
     Args:
         workers: the processes, by rank; each has called and got its job.
-        hosts: the name of each rank's host.
-        silence_seconds: the most that a rank may send nothing.
         end: called after all workers have been closed.
-
-    Attributes:
-        examples_per_step: batch size times replicas, over all nodes, in units.
-        unit: "images", "tokens", ...
-        compile_seconds: duration of the first call: tracing, compiling and one step.
-        fetches: whether each step fetches its batch from an input pipeline.
-        environment: versions and settings that the worker runs with, by name.
-        modules: module -> the file that it was loaded from, where the job asks for it.
-        log: path of the log file, of rank 0 if there are ranks.
 
     Raises:
         MeasurementError: as `receive`.
@@ -89,13 +74,18 @@ class TrainingRun:
         self._heard = dict.fromkeys(workers, time.monotonic())
         self.log = workers[0].log
         if job.is_distributed:
-            self._send_addresses(hosts)
+            addresses, timeout = self._answers("address"), silence_seconds * _EXCHANGE_FRACTION
+            cluster = Cluster(rank=0, addresses=tuple(addresses), hosts=tuple(hosts), timeout_seconds=timeout)
+            for rank, worker in enumerate(workers):
+                worker.send({"cluster": plain(replace(cluster, rank=rank))})
         ready = self._answers("ready")
         for worker in workers:
             worker.begin("steps")
         # A rank that only lends its devices to rank 0 sees no batch, so it can't count the tokens.
         counting = ready[:1] if self._lends else ready
+        # Batch size times replicas, over all nodes, in units ("images", "tokens", ...).
         self.examples_per_step: int = self._agreed("examples_per_step", counting)
+        self.unit: str = ready[0]["unit"]
         replicas = self._agreed("replicas", ready)
         if job.is_distributed and replicas != job.nodes * job.devices.count:
             raise MeasurementError(
@@ -103,11 +93,11 @@ class TrainingRun:
                 f"some did not join",
                 next_step=f"The log of rank 0: {self.log}",
             )
+        # Duration of the first call: tracing, compiling and one step.
         self.compile_seconds: float = max(map(itemgetter("compile_seconds"), ready))
-        self.unit: str = ready[0]["unit"]
-        self.fetches: bool = ready[0]["fetches"]
-        self.environment: Mapping[str, str] = ready[0]["environment"]
-        self.modules: Mapping[str, str] = ready[0].get("modules", {})
+        self.fetches: bool = ready[0]["fetches"]  # whether each step takes its batch from an input pipeline
+        self.environment: Mapping[str, str] = ready[0]["environment"]  # versions and settings, by name
+        self.modules: Mapping[str, str] = ready[0].get("modules", {})  # -> its file, where the job asks for it
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -130,9 +120,10 @@ class TrainingRun:
         windows = self._answers("window")
         first = windows[0]["loss"]
         if first is not None and math.isfinite(first):
-            for window in windows:
-                if not self._is_same(window["loss"], first):
-                    self._agreed("loss", windows)
+            # A rank that only lends its devices has no loss.
+            losses = [window["loss"] for window in windows if window["loss"] is not None or not self._lends]
+            if not all(loss is not None and math.isclose(loss, first, rel_tol=_SAME_LOSS) for loss in losses):
+                self._agreed("loss", windows)
         seconds = max(map(itemgetter("seconds"), windows))
         return Window(steps=self._agreed("steps", windows), seconds=seconds, loss=first)
 
@@ -154,18 +145,15 @@ class TrainingRun:
             worker.begin("step profile", limit)
             worker.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
         profiles = [build(StepProfile, answer, "step profile") for answer in self._answers("step_profile")]
-        first = profiles[0]
         pipelines = _known(profiles, "pipeline_examples_per_sec")
         core_seconds = _known(profiles, "pipeline_core_seconds_per_example")
         products = _known(profiles, "products_multiply_adds_per_sec")
-        return StepProfile(
-            input=first.input,
+        return replace(
+            profiles[0],
             # Each rank reports the rate of all ranks together as if they were as fast as itself.
             pipeline_examples_per_sec=min(pipelines, default=None),
             pipeline_core_seconds_per_example=sum(core_seconds) if core_seconds else None,
-            forward_multiply_adds=first.forward_multiply_adds,
             products_multiply_adds_per_sec=sum(products) if products else None,
-            exchanges=first.exchanges,
             ranks=tuple(profile.ranks[0] for profile in profiles) if all(profile.ranks for profile in profiles) else (),
         )
 
@@ -206,18 +194,6 @@ class TrainingRun:
             for worker in self._workers:
                 end.callback(worker.close)
 
-    def _send_addresses(self, hosts: Sequence[str]) -> None:
-        """Tell each rank where all ranks listen."""
-        addresses = self._answers("address")
-        for rank, worker in enumerate(self._workers):
-            cluster = Cluster(
-                rank=rank,
-                addresses=tuple(addresses),
-                hosts=tuple(hosts),
-                timeout_seconds=self._silence_seconds * _EXCHANGE_FRACTION,
-            )
-            worker.send({"cluster": plain(cluster)})
-
     def _answers(self, kind: str) -> list[Any]:
         """The next answer of this kind from every rank, by rank."""
         answers: dict[WorkerRun, Any] = {}
@@ -250,11 +226,6 @@ class TrainingRun:
         error = blamed.silent()
         return error.at("", f"nor did {_names(others)}; it was heard last") if others else error
 
-    def _is_same(self, loss: float | None, first: float) -> bool:
-        if loss is None:
-            return self._lends  # a rank that lends its devices has no loss
-        return math.isclose(loss, first, rel_tol=_SAME_LOSS)
-
     def _answers_at_once(self, worker: WorkerRun) -> bool:
         """Whether a rank that only lends its devices is healthy: then it is idle, and answers at once."""
         while _readable([worker], 0):
@@ -269,8 +240,7 @@ class TrainingRun:
         Healthy ranks fail too, because they miss the failed one. TensorFlow reports an exchange that got no answer in
         time as an error, and sometimes crashes over it: a rank that is lost then is healthy, too.
         """
-        exchange = self._silence_seconds * _EXCHANGE_FRACTION
-        has_waited = time.monotonic() - self._heard[first] >= exchange
+        has_waited = time.monotonic() - self._heard[first] >= self._silence_seconds * _EXCHANGE_FRACTION
         errors = {first: error}
         quiet = [worker for worker in self._workers if worker is not first]
         deadline = time.monotonic() + min(_BLAME_SECONDS, self._silence_seconds)
@@ -284,9 +254,9 @@ class TrainingRun:
                 except MeasurementError as another:
                     errors[worker] = another
                     quiet.remove(worker)
-        blamed = min(errors, key=_fault)  # among equal faults the first that was noted
-        has_crashed_waiting = blamed is first and has_waited and _fault(first) is Fault.LOST
-        if not quiet or not (has_crashed_waiting or _fault(blamed) is Fault.PEER):
+        blamed = min(errors, key=attrgetter("fault"))  # among equal faults the first that was noted
+        has_crashed_waiting = blamed is first and has_waited and first.fault is Fault.LOST
+        if not quiet or not (has_crashed_waiting or blamed.fault is Fault.PEER):
             return errors[blamed]
         longest = min(quiet, key=self._heard.__getitem__)
         silence = time.monotonic() - self._heard[longest]
@@ -315,10 +285,6 @@ def _readable(workers: Sequence[WorkerRun], seconds: float) -> list[WorkerRun]:
     for file in by_file:
         poll.register(file, select.POLLIN)
     return [by_file[file] for file, _ in poll.poll(max(0.0, seconds) * 1000)]
-
-
-def _fault(worker: WorkerRun) -> Fault:
-    return Fault.PEER if worker.fault is None else worker.fault
 
 
 def _names(workers: Sequence[WorkerRun]) -> str:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_tfperf.core import plain_json
 from pytest_tfperf.errors import TfperfError, worded
@@ -47,12 +47,9 @@ _GREET_SECONDS = 0.2  # between checks that the awaited process still runs
 _HELLO_BYTES = 64 * 1024
 _MOST_UNKNOWN = 1024  # connections without a first message; of more, the oldest are closed
 _PART_OF_FILES = 0.25  # that they may take of those that this process may open: shells often allow 1,024
-_NO_FILE_LEFT = (errno.EMFILE, errno.ENFILE)
 
-_OTHER_KEY = "it does not have this session's key, or replays an earlier connection"
 _OTHER_VERSION = "it is of another version of pytest-tfperf"
 _STRANGER = "it is no process of pytest-tfperf"
-_TOO_LONG = "it announces a longer message than pytest-tfperf sends"
 
 
 class ConnectionLost(Exception):
@@ -117,12 +114,12 @@ class Channel:
         self._fill(head, deadline)
         (length,) = _LENGTH.unpack_from(self._buffer)
         if length > self.most_bytes:
-            raise Refused(_TOO_LONG)
+            raise Refused("it announces a longer message than pytest-tfperf sends")
         self._fill(head + length, deadline)
         signature, body = bytes(self._buffer[_LENGTH.size : head]), bytes(self._buffer[head : head + length])
         del self._buffer[: head + length]
         if not hmac.compare_digest(signature, self._signature(self._theirs, next(self._received), body)):
-            raise Refused(_OTHER_KEY)
+            raise Refused("it does not have this session's key, or replays an earlier connection")
         try:
             message = plain_json.from_json(body)
         except ValueError as error:
@@ -194,13 +191,6 @@ class Channel:
                 raise Silence("no whole message in time")
 
 
-class _Caller(NamedTuple):
-    """A caller without a first message."""
-
-    until: float  # then it is given up
-    host: str
-
-
 class Listener:
     """The driver's end, which workers call.
 
@@ -215,7 +205,7 @@ class Listener:
     def __init__(self, host: str = "127.0.0.1", port: int = 0, key: str | None = None) -> None:
         self._socket = socket.create_server((host, port), backlog=512)
         self._key = key or secrets.token_hex(32)
-        self._unknown: dict[Channel, _Caller] = {}
+        self._unknown: dict[Channel, tuple[float, str]] = {}  # without a first message: given up when, and its host
         self._refusals: dict[str, tuple[int, str]] = {}  # why -> how many callers, and the last one's host
 
     @property
@@ -242,7 +232,7 @@ class Listener:
         """
         deadline = time.monotonic() + timeout_seconds
         while (now := time.monotonic()) < deadline:
-            until = min([deadline, *(caller.until for caller in self._unknown.values())])
+            until = min([deadline, *(until for until, _ in self._unknown.values())])
             poll = select.poll()  # `select.select` takes no file beyond the 1,024th
             poll.register(self._socket, select.POLLIN)
             for channel in self._unknown:
@@ -251,7 +241,7 @@ class Listener:
             for channel in [channel for channel in self._unknown if channel.fileno() in readable]:
                 if (hello := self._heard(channel)) is not None:
                     return channel, hello
-            for late in [channel for channel, caller in self._unknown.items() if caller.until < now]:
+            for late in [channel for channel, (given_up, _) in self._unknown.items() if given_up < now]:
                 self._forget(late)
             if self._socket.fileno() in readable:
                 self._accept()  # last: it may close a readable connection
@@ -264,12 +254,12 @@ class Listener:
         except ConnectionError:  # gone again
             return
         except OSError as error:
-            if error.errno not in _NO_FILE_LEFT or not self._unknown:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._unknown:
                 raise
             self._forget(next(iter(self._unknown)))
             return
         channel.most_bytes = _HELLO_BYTES
-        self._unknown[channel] = _Caller(time.monotonic() + _HELLO_SECONDS, host)
+        self._unknown[channel] = time.monotonic() + _HELLO_SECONDS, host
         import resource  # not at the top: Windows has none, and tests there import our types
 
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -286,7 +276,7 @@ class Listener:
         except ConnectionLost as error:
             if isinstance(error, Refused):
                 number, _ = self._refusals.get(str(error), (0, ""))
-                self._refusals[str(error)] = number + 1, self._unknown[caller].host
+                self._refusals[str(error)] = number + 1, self._unknown[caller][1]
             self._forget(caller)
             return None
         del self._unknown[caller]
@@ -297,23 +287,17 @@ class Listener:
         del self._unknown[caller]
         caller.close()
 
-    def wait_for(
-        self, caller: Mapping[str, Any], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
-    ) -> Channel:
-        """The channel of the caller whose first message holds these items.
+    def wait_for_all(
+        self, callers: Sequence[Mapping[str, Any]], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
+    ) -> list[Channel]:
+        """The channels of the callers whose first messages hold these items, in this order.
 
         Closes the connections of other callers, such as a worker that was given up.
 
         Raises:
-            Silence: it did not call in time.
-            ConnectionLost: `gone` returned True, so it never will.
+            Silence: one did not call in time.
+            ConnectionLost: `gone` returned True, so one never will.
         """
-        return self.wait_for_all([caller], timeout_seconds, gone)[0]
-
-    def wait_for_all(
-        self, callers: Sequence[Mapping[str, Any]], timeout_seconds: float, gone: Callable[[], bool] = lambda: False
-    ) -> list[Channel]:
-        """The channels of several callers, in this order; as `wait_for`."""
         deadline = time.monotonic() + timeout_seconds
         with ExitStack() as undo:
             channels: dict[int, Channel] = {}

@@ -50,16 +50,10 @@ class WorkerRun:
     """A worker process of a `TrainingRun`.
 
     Args:
-        process: the worker; it may not have called yet.
         scratch: folder of its temporary files, removed at the end; None if it has none here. TensorFlow writes a file
             for each function that it compiles, and removes them in an exit handler, which a killed worker never runs.
         message: with its job, for when it has called.
         silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
-        oom_kills: reads the kernel's counter of out-of-memory kills.
-
-    Attributes:
-        fault: the way in which it failed; None if it has not.
-        silence_seconds: the most that it may send nothing now.
     """
 
     def __init__(
@@ -81,14 +75,14 @@ class WorkerRun:
         self._message = message
         self.name = name
         self._python = python
-        self.silence_seconds = silence_seconds
+        self.silence_seconds = silence_seconds  # the most that it may send nothing now
         self._timeout_seconds = silence_seconds
         self._on_hang = on_hang
         self._on_cpus = on_cpus
         self._oom_kills, self._oom_kills_before = oom_kills, oom_kills()
         self._phase = "start"
         self._progress: Progress = lambda _: None
-        self.fault: Fault | None = None
+        self.fault: Fault | None = None  # None if it has not failed
         self._end = ExitStack()
         if scratch is not None:
             self._end.callback(shutil.rmtree, scratch, ignore_errors=True)

@@ -7,12 +7,12 @@ import math
 import pytest
 
 from pytest_tfperf.core.verdict import Outcome, Reason
-from pytest_tfperf.judging.validity import invalid, unusable
+from pytest_tfperf.judging.validity import ALL_DISTURBED, invalid, unusable
 from tests.helpers.measurements import throughput
 
 
 def test_what_was_disturbed_each_time_is_invalid() -> None:
-    assert (invalid(None).outcome, invalid(None).reason) == (Outcome.INVALID, Reason.DISTURBED)
+    assert (ALL_DISTURBED.outcome, ALL_DISTURBED.reason) == (Outcome.INVALID, Reason.DISTURBED)
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])

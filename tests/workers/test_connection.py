@@ -268,9 +268,9 @@ def callers() -> Iterator[Callers]:
 def test_the_awaited_worker_is_found_among_others_which_are_closed(callers: Callers, listener: Listener) -> None:
     late = callers.call(listener.address, {"number": 6})
     with pytest.raises(Silence):
-        listener.wait_for({"number": 7}, READ_SECONDS)
+        listener.wait_for_all([{"number": 7}], READ_SECONDS)
     awaited = callers.call(listener.address, {"number": 7})
-    channel = listener.wait_for({"number": 7}, PATIENCE_SECONDS)
+    [channel] = listener.wait_for_all([{"number": 7}], PATIENCE_SECONDS)
     channel.send({"a": 1})
     assert awaited.result().receive(PATIENCE_SECONDS) == {"a": 1}
     with pytest.raises(ConnectionLost):
@@ -299,7 +299,7 @@ def test_a_caller_that_sends_noise_is_closed(listener: Listener) -> None:
     with socket.create_connection(place(listener)) as stranger:
         stranger.sendall(HTTP)
         with pytest.raises(Silence):
-            listener.wait_for({"number": 7}, READ_SECONDS)
+            listener.wait_for_all([{"number": 7}], READ_SECONDS)
         assert is_closed(stranger)
 
 
@@ -367,11 +367,11 @@ def test_a_first_message_of_more_than_64_kib_is_refused_and_a_later_one_is_not(
     long = {"text": "x" * 65_536}
     refused = callers.call(listener.address, {"number": 7, **long})
     with pytest.raises(Silence):
-        listener.wait_for({"number": 7}, READ_SECONDS)
+        listener.wait_for_all([{"number": 7}], READ_SECONDS)
     with pytest.raises(ConnectionLost):
         refused.result().receive(PATIENCE_SECONDS)
     callers.call(listener.address, {"number": 7}, long)
-    with closing(listener.wait_for({"number": 7}, PATIENCE_SECONDS)) as channel:
+    with closing(listener.wait_for_all([{"number": 7}], PATIENCE_SECONDS)[0]) as channel:
         assert channel.receive(PATIENCE_SECONDS) == long
 
 
@@ -391,7 +391,7 @@ def test_several_callers_are_given_in_the_order_in_which_they_were_asked_for(ord
 def test_a_caller_with_another_key_is_not_let_in(callers: Callers, listener: Listener) -> None:
     callers.call("{}:{}:{}".format(*place(listener), "00" * 32), {"number": 7})
     with pytest.raises(Silence, match=r"no call within 0\.5 s"):
-        listener.wait_for({"number": 7}, READ_SECONDS)
+        listener.wait_for_all([{"number": 7}], READ_SECONDS)
 
 
 def recorded(listener: Listener, *sent: dict[str, Any]) -> bytes:
@@ -429,7 +429,7 @@ def test_a_refused_call_is_counted_and_said_and_a_true_worker_is_let_in(
             stranger = end.enter_context(socket.create_connection(place(listener)))
             stranger.sendall(stream)
         with pytest.raises(Silence):
-            listener.wait_for({"number": 7}, READ_SECONDS)
+            listener.wait_for_all([{"number": 7}], READ_SECONDS)
         assert listener.refusals == [f"2 calls, the last from 127.0.0.1, refused: it {why}"]
         callers.call(listener.address, {"number": 7})
         assert greeted(listener, end) == 7
@@ -490,7 +490,7 @@ def few_files() -> Iterator[None]:
 
 def test_waiting_ends_when_the_awaited_process_has_ended(listener: Listener) -> None:
     with pytest.raises(ConnectionLost, match="ended before it called"):
-        listener.wait_for({"number": 7}, PATIENCE_SECONDS, lambda: True)
+        listener.wait_for_all([{"number": 7}], PATIENCE_SECONDS, lambda: True)
 
 
 def test_only_this_machine_can_call_and_each_listener_has_a_key_of_its_own(listener: Listener) -> None:

@@ -81,9 +81,9 @@ class Workers:
 
     def _send_message(self, ends: bool) -> None:
         log, environment = str(self._folder / "worker.log"), dict(os.environ)
-        channel = self._listener.wait_for({"hello": "worker", "number": 1}, PATIENCE_SECONDS)
+        [channel] = self._listener.wait_for_all([{"hello": "worker", "number": 1}], PATIENCE_SECONDS)
         self._end.enter_context(closing(channel))
-        channel.send({"log": log, "environment": environment, "import_paths": [], "ends": ends})
+        channel.send({"log": log, "environment": environment, "import_paths": [], "moved": {}, "ends": ends})
 
     def child(self) -> int:
         """The pid of a worker's child, once it is there; it ends with the test."""

@@ -23,12 +23,8 @@ from pytest_tfperf.stores.history import History
 
 # A test that is not in doubt takes one run a session. Runs of several sessions say more than as many of one recording,
 # because these share what the machine does that day.
-LEAST_SESSIONS: Final = 3
-"""The latest sessions of a row that all must have been IMPROVED."""
-
-MOST_SESSIONS: Final = 5
-"""The most of them that its new row rests on."""
-
+LEAST_SESSIONS: Final = 3  # the latest sessions of a row that all must have been IMPROVED
+MOST_SESSIONS: Final = 5  # the most of them that its new row rests on
 _MOST_READ: Final = 20  # measurements of a row: several tests may share it
 
 

@@ -21,8 +21,7 @@ _VERSION: Final = 1
 
 T = TypeVar("T")
 
-Call = tuple[str, str, str]
-"""A compared call: the test, its workload, and the topology."""
+Call = tuple[str, str, str]  # a compared call: the test, its workload, and the topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

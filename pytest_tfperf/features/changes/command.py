@@ -24,7 +24,7 @@ from pytest_tfperf.core.past import LastingChange
 from pytest_tfperf.core.past import moment as parsed
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.numbers import change as signed
-from pytest_tfperf.reports.session_verdicts import ALL_TESTS, commits_of, date_of
+from pytest_tfperf.reports.session_verdicts import ALL_TESTS, commits_of
 from pytest_tfperf.reports.table import Columns, table
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def change_table(changes: Iterable[LastingChange], width: int | None = None) -> 
     """Return a line for each change; `width` is the terminal's, None for no limit."""
     rows = [
         {
-            "since": date_of(change),
+            "since": change.time[:10],
             "kind": change.kind.value,
             "change": signed(change.size),
             "is": ("worse" if change.is_worse else "better") if change.key and change.key.figure else None,

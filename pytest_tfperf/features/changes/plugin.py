@@ -61,11 +61,9 @@ def _is_of(one: Acknowledgement, loss: LastingChange) -> bool:
 
 
 _Series: TypeAlias = "tuple[str, Key]"
-_Baselines = Mapping[int, float]
-"""The values of a baseline by the index of the session that it judged, oldest first."""
+_Baselines = Mapping[int, float]  # the values of a baseline by the index of the session that it judged, oldest first
 
-_RECOVERED_SHARE = 0.5
-"""A loss is over when more than this share of it has come back."""
+_RECOVERED_SHARE = 0.5  # a loss is over when more than this share of it has come back
 
 
 def lasting_losses(

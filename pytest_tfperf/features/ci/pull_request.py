@@ -13,9 +13,7 @@ from pytest_tfperf.core import plain_json
 from pytest_tfperf.web.api import NotPosted, Unavailable
 from pytest_tfperf.web.code_host import GITHUB_TOKEN, GITLAB_TOKEN, CodeHost
 
-_PAUSES: Final = (2.0, 10.0)
-"""Seconds before the second and the third try."""
-
+_PAUSES: Final = (2.0, 10.0)  # seconds before the second and the third try
 _LONGEST_PAUSE: Final = 60.0
 
 

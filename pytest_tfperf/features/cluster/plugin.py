@@ -27,17 +27,11 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Starts a session's ranks.
+    """Starts a session's ranks."""
 
-    Attributes:
-        most_nodes: the number of nodes; None if only the engine itself knows it.
-        starts_ranks: False if something else starts the ranks.
-        runs_programs: whether it can run a user's own program, and passes on its output.
-    """
-
-    most_nodes: int | None
-    starts_ranks: bool
-    runs_programs: bool
+    most_nodes: int | None  # the number of nodes; None if only the engine itself knows it
+    starts_ranks: bool  # False if something else starts the ranks
+    runs_programs: bool  # whether it can run a user's own program, and passes on its output
 
     def command(
         self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str], gpus: int = 0

@@ -57,10 +57,6 @@ class EngineProcess:
                     start_new_session=True,
                 )
 
-    def has_ended(self) -> bool:
-        """Whether the command has ended, and no further rank will call."""
-        return self.exit_status(0) is not None
-
     def exit_status(self, seconds: float) -> int | None:
         """The command's exit status, or None if it still runs after so many seconds."""
         if self._process is None:
@@ -150,7 +146,7 @@ def wait_for_ranks(
             try:
                 channel, hello = listener.greet(_POLL_SECONDS)
             except Silence:
-                if engine.has_ended():
+                if engine.exit_status(0) is not None:
                     fact = f"{names} did not call, and the engine has ended"
                     raise engine.failure("; ".join([fact, *listener.refusals])) from None
                 continue

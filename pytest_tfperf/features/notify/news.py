@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.lines import one_line, shortened, without_passwords
 
-SCHEMA: Final = 1
-"""The version of a notification's JSON; it changes where a field is removed or means something else."""
+SCHEMA: Final = 1  # the version of a notification's JSON; it changes where a field is removed or means something else
 
 
 class EventKind(StrEnum):
@@ -40,8 +39,7 @@ class Topic(NamedTuple):
     figure: str
 
 
-OVER: Final = (EventKind.RECOVERED, EventKind.GONE)
-"""The kinds of events after which nothing of their topic is left."""
+OVER: Final = (EventKind.RECOVERED, EventKind.GONE)  # the kinds of events after which nothing of their topic is left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

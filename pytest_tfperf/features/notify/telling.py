@@ -23,9 +23,7 @@ from pytest_tfperf.features.notify.news import Event, Notification, Topic, after
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.stores import files, kept
 
-SECONDS: Final = 10.0
-"""How long all channels together may take."""
-
+SECONDS: Final = 10.0  # how long all channels together may take
 _COMMAND_SECONDS: Final = SECONDS - 1
 
 
@@ -172,8 +170,7 @@ def _run(words: Sequence[str], text: str, root: Path) -> None:
 VERSION: Final = 1
 NAME: Final = "told.json"
 
-Told = dict[str, dict[Topic, Event]]
-"""The last event of each topic that is not over, by the channel's key."""
+Told = dict[str, dict[Topic, Event]]  # the last event of each topic that is not over, by the channel's key
 
 
 @dataclass(frozen=True, slots=True)

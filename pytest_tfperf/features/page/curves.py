@@ -118,8 +118,7 @@ def _devices(topology: str) -> tuple[int, int]:
     return math.prod(parts) or 1, parts[0] if parts else 1
 
 
-_MOST_POINTS = 300
-"""The most windows of one run, or values of one series of its telemetry, that a plot can show."""
+_MOST_POINTS = 300  # the most windows of one run, or values of one series of its telemetry, that a plot can show
 
 _CONFIDENCE = 1.96  # standard errors, of a 95 % interval
 

@@ -39,8 +39,7 @@ from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 from pytest_tfperf.reports.table import shown_names
 from pytest_tfperf.reports.verdict import figures_to_blame, headline, in_brief, sides, why_of
 
-SCHEMA: Final = 1
-"""The version of the document's format; added fields do not change it."""
+SCHEMA: Final = 1  # the version of the document's format; added fields do not change it
 
 _DIGITS_OF_A_CHANGE = 9  # with five, the page would round some changes twice, and show 18.6 % for a message's 18.5 %
 _LOAD_WORTH_SHOWING = DisturbanceLimits().other_cpu_fraction
@@ -374,14 +373,10 @@ def _plot(verdict: Verdict, series: Sequence[PastResult], past: Past, sessions: 
     unit, size = verdict.figure.unit or "", 1
     if unit == "bytes":
         unit, size = prefix_of(max(result.value for result in series))
-    scaled = [
-        replace(
-            result,
-            value=result.value / size,
-            baseline=None if result.baseline is None else result.baseline / size,
-        )
-        for result in series
-    ]
+    scaled = []
+    for result in series:
+        baseline = None if result.baseline is None else result.baseline / size
+        scaled.append(replace(result, value=result.value / size, baseline=baseline))
     low, high = _accepted(verdict)
     return {
         "unit": unit,

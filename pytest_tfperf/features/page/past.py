@@ -105,9 +105,7 @@ class Past:
         return {result.machine: result for result in sorted(last_results, key=lambda result: moment(result.time))}
 
 
-_MOST_POINTS: Final = 366
-"""Sessions that a test's series shows: a year of nights."""
-
+_MOST_POINTS: Final = 366  # sessions that a test's series shows: a year of nights
 _MOST_POINTS_IN_ALL: Final = 100_000
 _LEAST_POINTS: Final = 30
 

@@ -110,8 +110,7 @@ def file_name(text: str) -> str:
 
 
 TRACED_SECONDS = 2.0
-MOST_STEPS = 20
-"""A trace of more steps takes long to open, and tells nothing new."""
+MOST_STEPS = 20  # a trace of more steps takes long to open, and tells nothing new
 
 _OWN_PROGRAM = "not possible for a program of your own: start TensorFlow's profiler in it"
 

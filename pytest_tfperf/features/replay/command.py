@@ -27,7 +27,7 @@ from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.session_effects import CommonDrift
 from pytest_tfperf.judging.target import Target, require_same_unit, target_for
-from pytest_tfperf.judging.validity import invalid
+from pytest_tfperf.judging.validity import ALL_DISTURBED
 from pytest_tfperf.lines import rendered
 from pytest_tfperf.reports.measurement_table import counts, measurement_table
 from pytest_tfperf.reports.message import message
@@ -293,7 +293,7 @@ def _decided(recorded: Measurement, target: Target, tolerance: Tolerance) -> tup
     undisturbed = tuple(run for run in recorded.runs if run.disturbance is None)
     gave_up = recorded.verdict is not None and recorded.verdict.reason is Reason.DISTURBED
     if gave_up or not undisturbed:
-        return recorded, invalid(None)
+        return recorded, ALL_DISTURBED
     measurement = replace(recorded, runs=undisturbed, throughput=summarise(undisturbed))
     return measurement, _judged(measurement, target, tolerance, max_runs=len(undisturbed))
 

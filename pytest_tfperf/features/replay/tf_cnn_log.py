@@ -194,13 +194,10 @@ class _Total(NamedTuple):
 
 
 def parse(text: str, name: str, *, only_training: bool = False) -> Log:
-    """Read a log; lines of other programs are ignored.
+    """Read a log; lines of other programs are ignored, and with `only_training` those of an evaluation.
 
-    Args:
-        text: the log, with spaces or tabs, with or without header, of one or several workers, also inside JSON.
-            Columns after the loss (accuracy, a wrapper's fields) are ignored.
-        name: the file, for messages.
-        only_training: leave out an evaluation's lines.
+    It may have spaces or tabs, no header, and the lines of several workers, also inside JSON. Columns after the loss
+    (accuracy, a wrapper's fields) are ignored.
 
     Raises:
         TfperfError: no total, a total that is not a throughput, totals or rates that can't belong to one run, a

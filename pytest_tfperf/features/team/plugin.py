@@ -27,8 +27,7 @@ HISTORY_URL: Final[Setting[HistoryUrl | None]] = Setting(
     is_output=True,
 )
 
-SESSION_SECONDS: Final = 5.0
-"""How long a session waits for its push."""
+SESSION_SECONDS: Final = 5.0  # how long a session waits for its push
 
 
 def session_ended(session: Session, result: SessionResult) -> list[str]:

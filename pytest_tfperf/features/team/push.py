@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.stores.history_database import Database
 
-_RowStub = Any
-"""A row with `id`, `made` and `size` only."""
+_RowStub = Any  # a row with `id`, `made` and `size` only
 
 _COMPARED_AT_ONCE: Final = 1000  # ids
 _FIGURE_BYTES: Final = 500

@@ -19,12 +19,8 @@ from pytest_tfperf.reports.table import Columns, aligned, table
 MOST_FALSE: Final = 0.15
 """A gate may block where its rate of false failures is below this by its upper bound: 0 of 20 sessions, or 1 of 30."""
 
-LEAST_FOUND: Final = 0.8
-"""The share of the losses that a gate must find in their first session."""
-
-LEAST_WITH_LOSSES: Final = 10
-"""The least sessions with losses."""
-
+LEAST_FOUND: Final = 0.8  # the share of the losses that a gate must find in their first session
+LEAST_WITH_LOSSES: Final = 10  # the least sessions with losses
 _OF_SESSIONS: Final = 0.95  # the confidence of each bound
 _OF_LOSSES: Final = 0.975
 _ALIKE: Final = 0.05  # the correlation between the sessions' findings: they share the errors of the baselines
@@ -237,11 +233,10 @@ def _facts(trial: Trial, found: TrialAnswer) -> Iterator[tuple[str, str]]:
     for session in trial.unchanged:
         for test in session.regressed:
             yield "", test
-    for number, (test, sessions) in enumerate(found.other_failures.items()):
-        yield (
-            ("" if number else "failed otherwise"),
-            f"{test} in {sessions} of {counted(len(trial.sessions), 'session')}",
-        )
+    label = "failed otherwise"
+    for test, sessions in found.other_failures.items():
+        yield label, f"{test} in {sessions} of {counted(len(trial.sessions), 'session')}"
+        label = ""
     if losses.of:
         yield "losses found", f"{losses.count} of {losses.of} losses of {percent(trial.slowdown)}, {interval(losses)}"
     if others := sum(session.is_falsely_slower for session in trial.sessions if session.slowed):

@@ -14,14 +14,10 @@ from pytest_tfperf.core.session_verdicts import VerdictOn
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.stores import kept
 
-VERSION: Final = 1
-"""Of the kept file's form."""
-
-FOLDER: Final = "trial"
-"""The folder of a trial in that of the history."""
+VERSION: Final = 1  # of the kept file's form
+FOLDER: Final = "trial"  # the folder of a trial in that of the history
 
 _NOT_MEASURED: Final = (None, Outcome.INVALID)
-
 _NO_FAILURE: Final = (EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_MACHINE)
 
 
