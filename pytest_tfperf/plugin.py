@@ -222,7 +222,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers, set the exit status, and write what was asked for: there may be no terminal to do it."""
     state = session.config.stash[SESSION]
     state.opened.close()
-    session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
+    session.exitstatus = state.status = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
     if is_xdist_worker(session.config):
         running.tell_controller(session.config, state)
     else:

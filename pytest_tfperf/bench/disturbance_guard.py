@@ -258,10 +258,5 @@ class GpuWarmUp:
 
 def _is_steady(readings: Sequence[tuple[float, Sequence[int]]]) -> bool:
     """Whether no GPU became warmer over the last `STEADY_SECONDS`."""
-    if not readings:
-        return False
-    end, now = readings[-1]
-    earlier = [temperatures for at, temperatures in readings if at <= end - STEADY_SECONDS]
-    if not earlier:
-        return False
-    return all(b - a <= STEADY_CELSIUS for a, b in zip(earlier[-1], now, strict=True))
+    earlier = [celsius for at, celsius in readings if at <= readings[-1][0] - STEADY_SECONDS]
+    return bool(earlier) and all(b - a <= STEADY_CELSIUS for a, b in zip(earlier[-1], readings[-1][1], strict=True))

@@ -41,7 +41,6 @@ class Feature:
     given, or where `files`, `variables` or `asked` say so. Of hooks that give a value or None, the first value counts.
 
     Args:
-        settings: registered in every session.
         files: files of the baselines folder that the feature is for, as a pattern; "" for none.
         variables: environment variables of others that ask for it where they are not empty.
         asked: whether something else asks for it.

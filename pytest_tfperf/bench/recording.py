@@ -100,8 +100,7 @@ class BaselineRecorder:
                 corrected |= {row.key: self._completed(row, _note(load, controls), None) for row in rows}
         changes = []
         for update in self.changes:
-            if update.new.machine == machine and update.new.key in corrected:
-                row = corrected[update.new.key]
+            if update.new.machine == machine and (row := corrected.get(update.new.key)) is not None:
                 update = replace(update, new=replace(update.new, value=row.value, note=row.note))
             changes.append(update)
         self._store.update(machine, {update.new.key: update.new for update in changes if update.new.machine == machine})

@@ -52,9 +52,6 @@ def interleave(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *
 
     Unlike in `time_windows`, no window is queued ahead: it would run at the same time as the other side's window. So
     the workloads must satisfy `can_interleave_windows`. The two workers are ready, and share the devices.
-
-    Raises:
-        MeasurementError: from either worker.
     """
     side_a, side_b = _TimedRun(a, plan), _TimedRun(b, plan)
     order = (side_b, side_a) if b_first else (side_a, side_b)
@@ -124,11 +121,7 @@ def time_windows(
     enough: Enough = lambda _: False,
     is_warm: Callable[[], bool] = lambda: True,
 ) -> Run:
-    """Warm up until `is_warm`, then time windows until the plan's steps are spent or `enough` says so.
-
-    Raises:
-        MeasurementError: from the worker.
-    """
+    """Warm up until `is_warm`, then time windows until the plan's steps are spent or `enough` says so."""
     observer.phase("warm-up")
     warmup = _warm_up(training, plan, is_warm)
     steps = window_steps(warmup, plan)
@@ -208,9 +201,6 @@ def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
     """Add the figures that the plan asks for to a run; a figure that the worker can't tell is left out.
 
     Call it after the last window was read, and before any other measurement in the worker, which would need memory.
-
-    Raises:
-        MeasurementError: from the worker.
     """
     if not plan.also:
         return run

@@ -28,9 +28,6 @@ def text_of(path: Path) -> str:
 def read_host(root: Path = ROOT, affinity: Collection[int] | None = None) -> Host:
     """The host, with the control groups and CPU model that the files below `root` give.
 
-    Args:
-        affinity: the CPUs that this process may run on; None asks the kernel.
-
     Raises:
         TfperfError: /proc is missing, so that neither memory nor other work on the machine can be seen.
     """

@@ -166,6 +166,14 @@ def read_links(nvml: Any, handles: Sequence[Any]) -> Matrix:
     infos = [ask(nvml, "nvmlDeviceGetPciInfo", handle) for handle in handles]
     indices = {pci_address(info): i for i, info in enumerate(infos) if info}
     ends = [nvlink_ends(nvml, handle, indices) for handle in handles]
+    paths = {
+        nvml.NVML_TOPOLOGY_INTERNAL: LinkKind.PIX,  # two GPUs on one board, as on a K80, share its PCIe switch
+        nvml.NVML_TOPOLOGY_SINGLE: LinkKind.PIX,
+        nvml.NVML_TOPOLOGY_MULTIPLE: LinkKind.PXB,
+        nvml.NVML_TOPOLOGY_HOSTBRIDGE: LinkKind.PHB,
+        nvml.NVML_TOPOLOGY_NODE: LinkKind.NODE,
+        nvml.NVML_TOPOLOGY_SYSTEM: LinkKind.SYS,
+    }
 
     def link(i: int, j: int) -> Link:
         # One end may not report a link that the other end reports.
@@ -175,22 +183,11 @@ def read_links(nvml: Any, handles: Sequence[Any]) -> Matrix:
         if direct + switched:
             return Link(LinkKind.NVLINK, direct + switched)
         # Asked in one order only, so that the matrix is symmetric whatever the driver answers.
-        return Link(_pcie_path(nvml, handles[min(i, j)], handles[max(i, j)]))
+        ancestor = ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", handles[min(i, j)], handles[max(i, j)])
+        return Link(paths.get(ancestor, LinkKind.UNKNOWN))
 
     size = range(len(handles))
     return tuple(tuple(None if i == j else link(i, j) for j in size) for i in size)
-
-
-def _pcie_path(nvml: Any, handle: Any, other: Any) -> LinkKind:
-    paths = {
-        nvml.NVML_TOPOLOGY_INTERNAL: LinkKind.PIX,  # two GPUs on one board, as on a K80, share its PCIe switch
-        nvml.NVML_TOPOLOGY_SINGLE: LinkKind.PIX,
-        nvml.NVML_TOPOLOGY_MULTIPLE: LinkKind.PXB,
-        nvml.NVML_TOPOLOGY_HOSTBRIDGE: LinkKind.PHB,
-        nvml.NVML_TOPOLOGY_NODE: LinkKind.NODE,
-        nvml.NVML_TOPOLOGY_SYSTEM: LinkKind.SYS,
-    }
-    return paths.get(ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", handle, other), LinkKind.UNKNOWN)
 
 
 def nvlink_ends(nvml: Any, handle: Any, indices: Mapping[tuple[int, int, int], int]) -> list[int]:

@@ -205,13 +205,9 @@ def our_cpu_seconds(before: Counters, after: Counters) -> float:
 
     The time of a child without a waiting parent leaves the sum; the growth of the others is then the better estimate.
     """
-    growth = of_survivors = 0.0
-    for counters, sign in ((before, -1), (after, 1)):
-        for pid in counters.ours & counters.processes.keys():
-            growth += sign * sum(counters.processes[pid])
-    for pid in after.ours & after.processes.keys() & before.processes.keys():
-        of_survivors += _grown(before, after, pid)
-    return max(growth, of_survivors)
+    used = [sum(sum(at.processes[pid]) for pid in at.ours & at.processes.keys()) for at in (before, after)]
+    survivors = after.ours & after.processes.keys() & before.processes.keys()
+    return max(used[1] - used[0], sum(_grown(before, after, pid) for pid in survivors))
 
 
 def _grown(before: Counters, after: Counters, pid: int) -> float:
@@ -231,11 +227,9 @@ def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
         with suppress(psutil.Error):
             used = process.cpu_times()
             processes[process.pid] = ProcessSeconds(used.user + used.system, used.children_user + used.children_system)
-    busy = idle = stolen = 0.0
-    for cpu in times:
-        busy += cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq
-        idle += cpu.idle + cpu.iowait
-        stolen += cpu.steal
+    busy = sum(cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq for cpu in times)
+    idle = sum(cpu.idle + cpu.iowait for cpu in times)
+    stolen = sum(cpu.steal for cpu in times)
     swap = known(psutil.swap_memory)
     return Counters(
         monotonic_seconds=monotonic_seconds,

@@ -34,10 +34,7 @@ class CheckoutLauncher:
 
     Args:
         local: starts workers under an interpreter of the checkout.
-        checkout: the code that must run.
-        may_be_same: whether to compare workloads and programs without any code of the repository, because the packages
-            differ.
-        lacking: the other side's launcher, whose checkout may lack files that git ignores and that this side reads.
+        may_be_same, lacking: as in `OwnCode`; `lacking` is the other side's launcher.
         keeps_doubts: whether `doubt` keeps what leaves doubt about a program; else it is an error.
     """
 
@@ -62,12 +59,7 @@ class CheckoutLauncher:
         return self._doubts.get(_key(command))
 
     def start(self, job: Job, progress: Progress) -> TrainingRun:
-        """See `Launcher.start`.
-
-        Raises:
-            NotCompared: nothing of the repository is in the workload.
-            TfperfError: the worker has loaded the current code; says how to fix it.
-        """
+        """See `Launcher.start`; raises also as `OwnCode.require_loaded`."""
         run = self._local.start(replace(job, reports_modules=True), progress)
         try:
             self.own_code.require_loaded(run.modules)
@@ -95,9 +87,8 @@ class CheckoutLauncher:
         is_proved = _key(command) in self._doubts
         watch = SourceWatch(prepared.scratch, () if is_proved else self._checkout.trees, self._checkout.moved)
         watched = replace(prepared.command, env=watch.environment(prepared.command.env))
-        if is_proved:
-            return replace(prepared, command=watched)
-        return replace(prepared, command=watched, proof=partial(self._proved, command, watch, prepared.command.env))
+        proof = prepared.proof if is_proved else partial(self._proved, command, watch, prepared.command.env)
+        return replace(prepared, command=watched, proof=proof)
 
     @contextmanager
     def _proved(

@@ -63,7 +63,6 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
     Rows with the same packages share one file, `<machine>-<digest>.lock.txt`.
 
     Args:
-        folder: the baselines' folder; created if missing.
         root: the project. Packages that are installed from below it are its own code, which comes from git.
         search: folders to look for packages in; None for `sys.path`.
 
@@ -187,12 +186,8 @@ def unrepeatable_commit(commit: str) -> str:
 
 
 def _commit_fault(commit: str) -> str:
-    if not commit:
-        return (
-            "baselines recorded without a git commit have no reference environment. Commit the tests and their models"
-        )
-    if commit.endswith(DIRTY):
-        return (
-            f"baselines recorded with uncommitted changes ({commit}) have no reference environment. Commit the changes"
-        )
-    return ""
+    how, missing = "without a git commit", "the tests and their models"
+    if commit:
+        how, missing = f"with uncommitted changes ({commit})", "the changes"
+    is_whole = commit and not commit.endswith(DIRTY)
+    return "" if is_whole else f"baselines recorded {how} have no reference environment. Commit {missing}"

@@ -28,18 +28,15 @@ class OwnCode:
     """Checks the files that the workers and programs of a side have loaded and read.
 
     Args:
-        checkout: the side's code.
         may_be_same: whether to compare without any code of the repository, because the packages differ.
         lacking: the other side, whose checkout may lack files that git ignores and that this side reads.
-
-    Attributes:
-        shared: files that git ignores and that this side read from the user's own folder, such as data.
     """
 
     def __init__(self, checkout: Checkout, *, may_be_same: bool = False, lacking: OwnCode | None = None) -> None:
         self._checkout = checkout
         self._may_be_same = may_be_same
         self._lacking = lacking
+        # Files that git ignores and that this side read from the user's own folder, such as data.
         self.shared: set[Path] = set()
 
     def require_loaded(self, modules: Mapping[str, str]) -> None:
@@ -77,10 +74,8 @@ class OwnCode:
 
         Args:
             command: its id.
-            sources: the files that it has read.
             named: paths of this side's code that its arguments and variables name; they count where no Python reported
                 the files that it reads.
-            environment: its variables.
 
         Raises:
             NotCompared: it has read nothing of the repository.
@@ -188,11 +183,9 @@ class OwnCode:
         if names[0] in sys.stdlib_module_names or names[0] == "pytest_tfperf":
             return None
         below = [Path(*names[:count]) for count in range(1, len(names) + 1)]
-        return next((root for root in self._roots if any(self._is_module(root / path) for path in below)), None)
-
-    def _is_module(self, below_checkout: Path) -> bool:
-        path = self._checkout.folder / below_checkout
-        return (path / "__init__.py").exists() or path.with_name(f"{path.name}.py").exists()
+        files = [file for path in below for file in (path / "__init__.py", Path(f"{path}.py"))]
+        top = self._checkout.folder
+        return next((root for root in self._roots if any((top / root / file).exists() for file in files)), None)
 
     @cached_property
     def _roots(self) -> tuple[Path, ...]:
@@ -276,8 +269,7 @@ def _shown(files: Sequence[Path]) -> str:
 
 def _root_of(folder: Path, top: str) -> Path:
     """The folder of a checkout from which a top-level name is imported, as a path from its root."""
-    listed = run_git(
-        folder, "ls-files", "--", f":(glob)**/{top}/__init__.py", f":(glob)**/{top}.py"
-    ).stdout.splitlines()
+    patterns = (f":(glob)**/{top}/__init__.py", f":(glob)**/{top}.py")
+    listed = run_git(folder, "ls-files", "--", *patterns).stdout.splitlines()
     nearest = min(map(Path, listed), key=lambda path: len(path.parts), default=Path(top))
     return nearest.parent.parent if nearest.name == "__init__.py" else nearest.parent

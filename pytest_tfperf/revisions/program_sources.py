@@ -87,7 +87,8 @@ class SourceWatch:
     def sources(self) -> Sources:
         """The files that the program has read so far."""
         files, code, programs, packages, reported = dict(self._seen), set(self._code), set(self._programs), {}, set()
-        for kind, name, path in self._reported():
+        lines = _read(self._report, "utf-8").split("\n")
+        for kind, name, path in (line.split("\t") for line in lines if line.count("\t") == 2):
             if kind == "python":
                 reported.add(name)
             elif kind == "package":
@@ -122,13 +123,6 @@ class SourceWatch:
         total, of_pythons = math.fsum(seconds.values()), seconds.pop("", 0.0)
         is_helped = total <= _SOME_SECONDS or of_pythons > (1 - _MUCH) * total
         return "" if is_helped else max(seconds, key=seconds.__getitem__)
-
-    def _reported(self) -> Iterator[tuple[str, str, str]]:
-        with suppress(OSError):
-            for line in self._report.read_text("utf-8", "surrogateescape").split("\n"):
-                if line.count("\t") == 2:
-                    kind, name, path = line.split("\t")
-                    yield kind, name, path
 
     def _run(self, parent: int) -> None:
         seconds = _FIRST_LOOK_SECONDS
@@ -239,8 +233,8 @@ def _listed(folder: Path) -> list[Path]:
     return []
 
 
-def _read(path: Path) -> str:
-    """The text of a file of /proc; "" where its process is gone, or not ours."""
+def _read(path: Path, encoding: str | None = None) -> str:
+    """The text of a report or of a file of /proc; "" without one, or where its process is gone, or not ours."""
     with suppress(OSError):
-        return path.read_text(errors="surrogateescape")
+        return path.read_text(encoding, "surrogateescape")
     return ""

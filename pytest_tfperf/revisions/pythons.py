@@ -6,7 +6,6 @@ They are built by uv where it is on PATH and can take over pip's settings, else 
 from __future__ import annotations
 
 import ast
-import fcntl
 import hashlib
 import json
 import os
@@ -23,7 +22,7 @@ from typing import Final
 
 from pytest_tfperf.errors import TfperfError, worded
 from pytest_tfperf.revisions.lock import Lock, read_lock
-from pytest_tfperf.revisions.worktrees import FULL
+from pytest_tfperf.revisions.worktrees import FULL, alone_in
 from pytest_tfperf.workers.failures import last_lines
 from pytest_tfperf.workers.processes import IMPORT_SECONDS, Interpreter, packages_of, require_usable_import
 
@@ -121,55 +120,44 @@ def make_virtual_environment(folder: Path, requirements: Path, *, otherwise: str
     lock, uv = read_lock(requirements), find_uv()
     base = _interpreter(lock, requirements, otherwise, has_uv=uv is not None)
     (folder / _LOCK).unlink(missing_ok=True)
+    python = str(folder / "bin" / "python")
+    # Without dependencies: the lock is complete, and recorded versions may contradict what packages require.
+    packages = ["--no-deps", "-r", str(requirements)]
     try:
         if folder.exists():
             shutil.rmtree(folder)
         if uv is None:
-            _with_pip(base, folder, requirements, otherwise)
+            _run(
+                [base, "-m", "venv", str(folder)],
+                f"no virtual environment can be made in {folder}",
+                f"Install what {base} lacks, such as its package venv, {otherwise}",
+            )
+            _run(
+                [python, "-m", "pip", "install", "--no-input", *packages],
+                f"the packages of {requirements} can't be installed",
+                f"Install what is missing, take a package that no model needs out of the lock, {otherwise}",
+            )
         else:
-            _with_uv(*uv, base, folder, requirements, otherwise)
+            program, variables = uv
+            _run(
+                [program, "venv", "--no-project", "--python", base, str(folder)],
+                f"uv can't make a virtual environment of Python {base} in {folder}",
+                f"Install that Python, {otherwise}",
+                variables,
+            )
+            # Compiled now, as pip does, and not by the first worker that imports them.
+            _run(
+                [program, "pip", "install", "--python", python, "--compile-bytecode", *packages],
+                f"uv can't install the packages of {requirements}",
+                "Install what is missing, take a package that no model needs out of the lock, take uv off PATH to "
+                f"install with pip, {otherwise}",
+                variables,
+            )
         (folder / _INSTALLED).write_text(_installed(folder), "utf-8")
         shutil.copyfile(requirements, folder / _LOCK)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-# Without dependencies: the lock is complete, and recorded versions may contradict what packages require.
-
-
-def _with_pip(base: str, folder: Path, requirements: Path, otherwise: str) -> None:
-    _run(
-        [base, "-m", "venv", str(folder)],
-        f"no virtual environment can be made in {folder}",
-        f"Install what {base} lacks, such as its package venv, {otherwise}",
-    )
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-deps"]
-    _run(
-        [*pip, "-r", str(requirements)],
-        f"the packages of {requirements} can't be installed",
-        f"Install what is missing, take a package that no model needs out of the lock, {otherwise}",
-    )
-
-
-def _with_uv(
-    uv: str, variables: Mapping[str, str], base: str, folder: Path, requirements: Path, otherwise: str
-) -> None:
-    _run(
-        [uv, "venv", "--no-project", "--python", base, str(folder)],
-        f"uv can't make a virtual environment of Python {base} in {folder}",
-        f"Install that Python, {otherwise}",
-        variables,
-    )
-    # Compiled now, as pip does, and not by the first worker that imports them.
-    install = [uv, "pip", "install", "--python", str(folder / "bin" / "python"), "--compile-bytecode", "--no-deps"]
-    _run(
-        [*install, "-r", str(requirements)],
-        f"uv can't install the packages of {requirements}",
-        "Install what is missing, take a package that no model needs out of the lock, take uv off PATH to install with "
-        f"pip, {otherwise}",
-        variables,
-    )
 
 
 def fault_of(folder: Path, requirements: Path) -> str:
@@ -257,7 +245,6 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
     Args:
         lock: a complete list of requirements, as `pip freeze` and --update-baselines write it. Without a line
             "# python: VERSION" it is for this Python.
-        folder: the folder of all environments.
 
     Raises:
         TfperfError: it can't be read, its Python is missing, uv or pip fails, or the disk is full.
@@ -268,15 +255,13 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
         text = f"# python: {platform.python_version()}\n{text}"
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
     home, requirements = folder.absolute() / name, folder.absolute() / f"{name}.txt"
-    with worded(folder, "written", "Make it writable, or name another folder with --tfperf-dir"):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".gitignore").write_text("*\n", "utf-8")
-        with (folder / f"{name}.lock").open("a", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # two sessions may want the same environment
-            requirements.write_text(text, "utf-8")
-            if fault_of(home, requirements):
-                say(f"installing the packages of {lock} in {home}; this can take minutes")
-                make_virtual_environment(home, requirements, otherwise="or name another lock")
+    way_out = "Make it writable, or name another folder with --tfperf-dir"
+    # Two sessions may want the same environment.
+    with worded(folder, "written", way_out), alone_in(folder, lock=f"{name}.lock"):
+        requirements.write_text(text, "utf-8")
+        if fault_of(home, requirements):
+            say(f"installing the packages of {lock} in {home}; this can take minutes")
+            make_virtual_environment(home, requirements, otherwise="or name another lock")
     return home / "bin" / "python"
 
 

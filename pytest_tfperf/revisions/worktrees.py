@@ -38,20 +38,19 @@ def add_worktree(repository: Path, commit: str, folder: Path) -> None:
     Raises:
         TfperfError: git failed; shows what it wrote, and the next step after that.
     """
-    try:
+    with ExitStack() as undo:
+        undo.callback(remove_worktree, repository, folder)
         # Forced, because git may remember a worktree there that somebody deleted.
         done = run_git(repository, "worktree", "add", "--force", "--detach", str(folder), commit)
         if done.returncode == 0 and (folder / ".gitmodules").exists():
             done = run_git(folder, "submodule", "update", "--init", "--recursive")
-    except BaseException:
-        remove_worktree(repository, folder)
-        raise
-    if done.returncode:
-        remove_worktree(repository, folder)
-        lines = last_lines(done.stderr)
-        next_step = _after_checkout(done.stderr, repository, commit, folder)
-        fact = f"git can't check out {commit} into {folder}"
-        raise TfperfError(f"{fact}:", *lines, next_step, brief=f"{fact}: {last_line(done.stderr)}")
+        if done.returncode == 0:
+            undo.pop_all()
+            return
+    next_step = _after_checkout(done.stderr, repository, commit, folder)
+    fact = f"git can't check out {commit} into {folder}"
+    brief = f"{fact}: {last_line(done.stderr)}"
+    raise TfperfError(f"{fact}:", *last_lines(done.stderr), next_step, brief=brief)
 
 
 def _after_checkout(errors: str, repository: Path, commit: str, folder: Path) -> str:
@@ -173,11 +172,11 @@ class Worktrees:
 
 
 @contextmanager
-def alone_in(folder: Path, waits: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Wait until no other process adds or removes something in our folder, which is made where missing."""
+def alone_in(folder: Path, waits: Callable[[], object] = lambda: None, *, lock: str = _LOCK) -> Iterator[None]:
+    """Wait until no other process that takes this lock changes our folder, which is made where missing."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n", "utf-8")  # `git add .` must not add it
-    with (folder / _LOCK).open("a", encoding="utf-8") as file:
+    with (folder / lock).open("a", encoding="utf-8") as file:
         os.set_inheritable(file.fileno(), True)  # an installer that outlives this process still holds it
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -120,7 +120,7 @@ def seconds_left(state: SessionState) -> Span | None:
 
 def spans_of_each_run(state: SessionState) -> dict[str, Span | None]:
     """The seconds of one run of each test; None of a test that was never timed, nor any of its function."""
-    timed = _at_this_pace(known_seconds(state), _spent(state))
+    timed = _at_this_pace(state)
     spans: dict[str, Span | None] = {}
     for test in state.session.runnable:
         if seconds := timed.get(test.id):
@@ -139,24 +139,19 @@ def known_seconds(state: SessionState) -> Mapping[str, float]:
     return {**alone, **beside} if state.is_compared else {**beside, **alone}
 
 
-def _spent(state: SessionState) -> dict[str, float]:
-    """Seconds that a run of each test took in this session."""
-    spent: dict[str, float] = {}
-    for result in state.queue.results:
-        spent[result.test] = spent.get(result.test, 0.0) + seconds_of_a_run(result)
-    return spent
-
-
 _LEAST_FOR_PACE = 3  # tests: the first one also imports TensorFlow
 
 
-def _at_this_pace(known: Mapping[str, float], spent: Mapping[str, float]) -> dict[str, float]:
-    """Times of this session, and those of earlier sessions scaled by how fast this session is."""
+def _at_this_pace(state: SessionState) -> dict[str, float]:
+    """Seconds of a run of each test in this session, else in earlier ones, scaled by how fast this session is."""
+    known, spent = known_seconds(state), dict[str, float]()
+    for result in state.queue.results:
+        spent[result.test] = spent.get(result.test, 0.0) + seconds_of_a_run(result)
     both = known.keys() & spent.keys()
     pace = 1.0
     if len(both) >= _LEAST_FOR_PACE:
         pace = math.fsum(spent[test] for test in both) / math.fsum(known[test] for test in both)
-    return {test: seconds * pace for test, seconds in known.items()} | dict(spent)
+    return {test: seconds * pace for test, seconds in known.items()} | spent
 
 
 def seconds_of_a_run(result: Measurement) -> float:

@@ -297,10 +297,6 @@ class SessionState:
 
         Failures are reports that failed, errors and the session's own verdicts among them.
         """
-        self.status = self._exit_status(status, failures)
-        return self.status
-
-    def _exit_status(self, status: int, failures: int) -> int:
         if self.settings.collects_only and any(test.faults for test in self.selection.values()):
             return status or EXIT_USAGE
         if self.settings.collects_only or not (self.selection or self.under_xdist):

@@ -86,12 +86,9 @@ def _configure_gpus(devices: Devices, local_rank: int) -> None:
 
 
 def require_logical(devices: Devices) -> None:
-    """Return if TensorFlow has made the logical devices; this touches them all.
+    """Raise NotEnoughDevices if TensorFlow has made fewer logical devices; this touches them all.
 
     TensorFlow leaves out a GPU that it has no code for only when it makes them.
-
-    Raises:
-        NotEnoughDevices: it made fewer.
     """
     _require_gpus(devices, devices.count, len(tf.config.list_logical_devices(devices.kind.value)))
 

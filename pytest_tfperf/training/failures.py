@@ -45,7 +45,7 @@ def failure(error: BaseException) -> dict[str, Any]:
     """
     ours = error if isinstance(error, TfperfError) else None
     traceback.print_exception(error.__cause__ if ours and error.__cause__ else error)
-    about_a_peer = is_about_a_peer(error)
+    about_a_peer = isinstance(error, (tf.errors.OpError, ValueError)) and _PEER.search(str(error)) is not None
     if not about_a_peer:  # after an error about a peer TensorFlow may abort, and the driver would blame this rank
         with suppress(OSError):
             os.fsync(2)  # on NFS the driver would not see it until the log is closed
@@ -72,11 +72,6 @@ def is_out_of_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
-
-
-def is_about_a_peer(error: BaseException) -> bool:
-    """Whether another rank is to blame: an exchange timed out, or lost its connection."""
-    return isinstance(error, (tf.errors.OpError, ValueError)) and _PEER.search(str(error)) is not None
 
 
 def hint(error: BaseException, driver_cuda: tuple[int, int] | None) -> str:

@@ -36,8 +36,8 @@ class Horovod:
                 next_step="Build it with HOROVOD_GPU_OPERATIONS=NCCL, or leave all_reduce out",
             )
         # Under mpirun, Horovod that was built with MPI needs no rendezvous.
-        self._by_mpi = bool(hvd.mpi_built()) and "OMPI_COMM_WORLD_RANK" in os.environ
-        if not self._by_mpi:
+        by_mpi = bool(hvd.mpi_built()) and "OMPI_COMM_WORLD_RANK" in os.environ
+        if not by_mpi:
             if cluster.rank == 0:
                 serve_rendezvous(cluster.addresses[0])
             wait_for_rendezvous(cluster)
@@ -45,12 +45,8 @@ class Horovod:
         self._hvd = hvd
         hvd.init()
         self.size: int = hvd.size()
-        self._exchange = "nccl" if on_gpus and hvd.nccl_built() else "mpi" if self._by_mpi else "gloo"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Version and kind of exchange, for the run's environment: "0.28.1 gloo"."""
-        return {"horovod": f"{_version()} {self._exchange}"}
+        exchange = "nccl" if on_gpus and hvd.nccl_built() else "mpi" if by_mpi else "gloo"
+        self.environment = {"horovod": f"{_version()} {exchange}"}  # for the run's environment: "0.28.1 gloo"
 
     def broadcast(self, model: keras.Model) -> None:
         """Give every rank the variables of rank 0."""
@@ -67,11 +63,7 @@ class Horovod:
 
 
 def wait_for_rendezvous(cluster: Cluster) -> None:
-    """Return when rank 0 serves: Horovod itself gives up after a second and a half.
-
-    Raises:
-        tf.errors.DeadlineExceededError: rank 0 does not serve in time.
-    """
+    """Return when rank 0 serves, or raise a DeadlineExceededError: Horovod itself waits for a second and a half."""
     host, _, port = cluster.addresses[0].rpartition(":")
     deadline = time.monotonic() + cluster.timeout_seconds
     while time.monotonic() < deadline:

@@ -249,9 +249,6 @@ def _pairs(given: Any, wanted: Any) -> list[tuple[tf.TensorSpec, tf.TensorSpec]]
 
 def _is_taken(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
     """Whether a model takes this array as the input `wanted`; Keras casts numbers of any type to the input's."""
-    is_same = part.dtype == wanted.dtype or (_is_number(part.dtype) and _is_number(wanted.dtype))
-    return is_same and bool(part.shape.is_compatible_with(wanted.shape))
-
-
-def _is_number(dtype: tf.DType) -> bool:
-    return bool(dtype.is_floating or dtype.is_integer or dtype.is_bool)
+    dtypes = (part.dtype, wanted.dtype)
+    are_numbers = all(dtype.is_floating or dtype.is_integer or dtype.is_bool for dtype in dtypes)
+    return (are_numbers or part.dtype == wanted.dtype) and bool(part.shape.is_compatible_with(wanted.shape))

@@ -29,7 +29,11 @@ class Loop:
         """Forget the loss of earlier windows, if there is one; called before each, and not timed."""
 
     def run(self, steps: int) -> float | None:
-        """Take `steps` steps; returns a loss, if there is one, when every device has finished its last update."""
+        """Take `steps` steps; returns a loss, if there is one, when every device has finished its last update.
+
+        Raises:
+            WorkloadError: the dataset ended.
+        """
         raise NotImplementedError
 
 
@@ -83,8 +87,9 @@ class TrainingLoop(Loop):
         return alone
 
     def begin_window(self) -> None:
-        """See `Loop`."""
-        self._step.begin_window()
+        """Reset the sums of a compiled model's metrics; any other model's loss is that of the last step."""
+        if self._model.compiled:
+            self._model.reset_metrics()
 
     def run(self, steps: int) -> float | None:
         """Take `steps` steps and return the last one's loss, the mean over the replicas of all ranks.
@@ -92,14 +97,11 @@ class TrainingLoop(Loop):
         Returns when every device has finished its last update. The first call also traces and compiles; later ones,
         with any number of steps, only compute. Of a compiled model it is the mean loss since `begin_window`, or None
         if the model reports none.
-
-        Raises:
-            WorkloadError: the dataset ended.
         """
         with naming_its_end(self._workload):
             loss = self._first_run(steps) if self._creates_variables else float(self.window(tf.constant(steps)))
         sync_devices(self._strategy.extended.worker_devices)  # the loss is known before the last update is done
-        return self._step.loss_of_window(loss)
+        return loss if self._step.has_loss else None
 
     def _cross_entropy(self, *, independent: bool) -> CrossEntropyStep:
         independent = independent or self._workload.variable_update is VariableUpdate.INDEPENDENT
@@ -178,11 +180,7 @@ class InputLoop(Loop):
         self._window = tf.function(self._steps, autograph=False)
 
     def run(self, steps: int) -> None:
-        """Take `steps` batches for each replica; there is no loss. Returns when the last ones are on their devices.
-
-        Raises:
-            WorkloadError: the dataset ended.
-        """
+        """Take `steps` batches for each replica; there is no loss. Returns when the last ones are on their devices."""
         with naming_its_end(self._workload):
             self._window(tf.constant(steps)).numpy()
         sync_devices(self._strategy.extended.worker_devices)
@@ -220,11 +218,9 @@ def sync_devices(devices: Sequence[str]) -> None:
 class OwnLoop(Loop):
     """Windows of a user's own training, which decides what its loss is of.
 
-    Args:
-        own: the result of the user's function. It has `run(steps)`, which takes that many steps, waits for them and
-            returns the loss or None, and `examples_per_step` over all devices. It may have `unit`, the word for what
-            is counted.
-        devices: the devices that it was built for.
+    `own` is the result of the user's function, built for `devices`. It has `run(steps)`, which takes that many steps,
+    waits for them and returns the loss or None, and `examples_per_step` over all devices. It may have `unit`, the word
+    for what is counted.
 
     Raises:
         WorkloadError: `own` lacks one of these, or its value is of the wrong kind.

@@ -24,10 +24,7 @@ from pytest_tfperf.training.input_spec import InputSpec
 _SHARDS_AT_ONCE = 10  # as tf_cnn_benchmarks reads them
 _RECORDS_IN_A_ROW = 16
 _READ_BUFFER_BYTES = 1 << 20
-
-_SHUFFLED = 1024
-"""Records in the shuffle buffer: 110 MB of them; tf_cnn_benchmarks' 10,000 take a gigabyte."""
-
+_SHUFFLED = 1024  # records, or 110 MB of them; tf_cnn_benchmarks' 10,000 take a gigabyte
 _BATCHES_AHEAD_EACH = 2
 _METHODS = ("bilinear", "nearest", "bicubic", "area")
 _OVERSHOOTING = ("bicubic", "area")  # bicubic at edges, area by rounding
@@ -102,12 +99,9 @@ def process(
 
 @contextmanager
 def naming_corrupt(spec: InputSpec) -> Iterator[None]:
-    """Name the record and its shard if TensorFlow stops at a corrupt record of the data set in this block.
+    """Raise a MeasurementError that names record and shard if TensorFlow stops at a corrupt record in this block.
 
     TensorFlow's error names neither; so the shards are read again, for at most a minute, until a record fails.
-
-    Raises:
-        MeasurementError: names the record, with TensorFlow's text and the schema.
     """
     try:
         yield

@@ -255,8 +255,7 @@ _ONEDNN = re.compile(r"^_Mkl(Native)?")
 
 _Op = tuple[str, str]  # name and type
 
-MOST_BYTES = 60 * 1024 * 1024
-"""The most of a trace in base64: a message of the wire may have 64 MiB."""
+MOST_BYTES = 60 * 1024 * 1024  # of a trace in base64: a message of the wire may have 64 MiB
 
 
 def trace_steps(loop: Loop, steps: int) -> Trace:

@@ -67,6 +67,8 @@ class CrossEntropyStep:
     which `shared_loss` is computed, none if there is no such loss.
     """
 
+    has_loss = True
+
     def __init__(
         self,
         strategy: tf.distribute.Strategy,
@@ -111,13 +113,6 @@ class CrossEntropyStep:
     def shared_loss(self) -> tf.Tensor | None:
         """The weights' penalty, the part of the loss that all replicas share; call it before the update."""
         return weight_penalty(self._variables) if self.shared_devices else None
-
-    def loss_of_window(self, loss: float) -> float | None:
-        """The loss to report for a window whose last step had this loss."""
-        return loss
-
-    def begin_window(self) -> None:
-        """Do nothing: a window's loss is that of its last step."""
 
     def _loss_and_gradients(self, inputs: Any, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         if self._workload.forward_only:
@@ -206,9 +201,8 @@ class CompiledModelStep:
         # replicas of a rank could not run, because TensorFlow can't initialise their variables in it.
         with strategy.scope(), suppress(Exception):
             model._symbolic_build(data_batch=batch)
-        self._model = model
         self._workload = workload
-        self._has_loss = True
+        self.has_loss = True
         self._run = model.test_step if workload.forward_only else model.train_step
         if workload.xla:
             self._run = tf.function(self._run, jit_compile=True)
@@ -225,28 +219,16 @@ class CompiledModelStep:
                     "trainer='keras'"
                 ) from error
             raise
-        self._has_loss = loss is not None
+        self.has_loss = loss is not None
         return tf.constant(0.0) if loss is None else tf.cast(loss, tf.float32)
 
     def shared_loss(self) -> tf.Tensor | None:
         """None: Keras adds the penalties of its layers to each replica's loss."""
         return None
 
-    def loss_of_window(self, loss: float) -> float | None:
-        """The mean since the window began, as Keras' progress bar shows it; None if the model reports no loss."""
-        return loss if self._has_loss else None
-
-    def begin_window(self) -> None:
-        """Reset the metrics' sums."""
-        self._model.reset_metrics()
-
 
 def require_own_training(workload: Workload) -> None:
-    """Refuse a workload that sets something that a compiled model decides itself.
-
-    Raises:
-        WorkloadError: names the option to leave out.
-    """
+    """Raise a WorkloadError if an option sets what a compiled model decides itself; it names the option."""
     fault = ""
     if workload.optimizer is not Optimizer.SGD:
         fault = f"it trains with its own optimizer: leave optimizer={workload.optimizer.value!r} out"

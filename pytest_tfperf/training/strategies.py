@@ -93,25 +93,15 @@ def _collective(workload: Workload, devices: list[str], cluster: Cluster | None)
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(ranks, task_type="worker", task_id=cluster.rank)
         timeout = cluster.timeout_seconds  # otherwise a rank waits for ever for a rank that is gone
     options = tf.distribute.experimental.CommunicationOptions(implementation=implementation, timeout_seconds=timeout)
-    with _local_devices(devices):
-        return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
-
-
-@contextmanager
-def _local_devices(devices: list[str]) -> Iterator[None]:
-    """Have MultiWorkerMirroredStrategy take exactly these devices while it is made.
-
-    By itself it takes every GPU that the process sees, but one CPU device, however many there are.
-    """
-    kind = devices[0].partition(":")[0]
+    # By itself it takes every GPU that the process sees, but one CPU device, however many there are.
     extended: Any = CollectiveAllReduceExtended
     before = extended._initialize_local_devices
     extended._initialize_local_devices = lambda _self, _resolver, worker_device: (
         tuple(f"{worker_device}/device:{name}" for name in devices),
-        kind,
+        devices[0].partition(":")[0],
     )
     try:
-        yield
+        return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
     finally:
         extended._initialize_local_devices = before
 

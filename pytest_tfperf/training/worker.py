@@ -45,8 +45,6 @@ from pytest_tfperf.training.strategies import DeviceServer, connect, strategy_fo
 from pytest_tfperf.workers import catalogue
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, reserve_port
 
-_RESETS_PEAK = "5"  # proc(5), clear_refs: the peak of the resident set becomes its present size
-
 
 def work(channel: Channel, message: Mapping[str, Any]) -> int:
     """Do the job of the driver's message (a `Job` under "job"); returns the process's exit status."""
@@ -210,7 +208,7 @@ class WorkerFigures:
         self.retraces: float | None = None  # traces up to the end of the first window, of all functions alive then
         self.arrived = time.perf_counter()
         with suppress(OSError):  # a fork begins with its own peak even where this is forbidden
-            Path("/proc/self/clear_refs").write_text(_RESETS_PEAK, encoding="ascii")
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # proc(5): the peak is the present size
         self._memory_before = _kib("VmRSS")
 
     def first_window_ended(self, *, counts_traces: bool) -> None:

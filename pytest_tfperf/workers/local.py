@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -176,7 +176,6 @@ class LocalLauncher:
 
     Args:
         silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
-        fresh: start a new interpreter for each worker instead of forking.
         interpreter: their Python; None for this one.
     """
 
@@ -243,12 +242,10 @@ class LocalLauncher:
         """Take a step of the smallest workload, on the same devices."""
         progress("probe")
         devices = replace(job.devices, count=len(job.devices.gpu_uuids) or job.devices.count)  # the GPUs of all ranks
-        run = self._start(replace(job, workload=PROBE, nodes=1, devices=devices, slowdown=0.0), progress)
-        try:
+        job = replace(job, workload=PROBE, nodes=1, devices=devices, slowdown=0.0)
+        with closing(self._start(job, progress)) as run:
             run.request(1)
             run.receive()
-        finally:
-            run.close()
 
     def _start(self, job: Job, progress: Progress) -> TrainingRun:
         with ExitStack() as undo:

@@ -53,8 +53,6 @@ class TrainingRun:
 
     Args:
         workers: the processes, by rank; each has called and got its job.
-        hosts: the name of each rank's host.
-        silence_seconds: the most that a rank may send nothing.
         end: called after all workers have been closed.
 
     Raises:

@@ -47,12 +47,9 @@ _GREET_SECONDS = 0.2  # between checks that the awaited process still runs
 _HELLO_BYTES = 64 * 1024
 _MOST_UNKNOWN = 1024  # connections without a first message; of more, the oldest are closed
 _PART_OF_FILES = 0.25  # that they may take of those that this process may open: shells often allow 1,024
-_NO_FILE_LEFT = (errno.EMFILE, errno.ENFILE)
 
-_OTHER_KEY = "it does not have this session's key, or replays an earlier connection"
 _OTHER_VERSION = "it is of another version of pytest-tfperf"
 _STRANGER = "it is no process of pytest-tfperf"
-_TOO_LONG = "it announces a longer message than pytest-tfperf sends"
 
 
 class ConnectionLost(Exception):
@@ -117,12 +114,12 @@ class Channel:
         self._fill(head, deadline)
         (length,) = _LENGTH.unpack_from(self._buffer)
         if length > self.most_bytes:
-            raise Refused(_TOO_LONG)
+            raise Refused("it announces a longer message than pytest-tfperf sends")
         self._fill(head + length, deadline)
         signature, body = bytes(self._buffer[_LENGTH.size : head]), bytes(self._buffer[head : head + length])
         del self._buffer[: head + length]
         if not hmac.compare_digest(signature, self._signature(self._theirs, next(self._received), body)):
-            raise Refused(_OTHER_KEY)
+            raise Refused("it does not have this session's key, or replays an earlier connection")
         try:
             message = plain_json.from_json(body)
         except ValueError as error:
@@ -257,7 +254,7 @@ class Listener:
         except ConnectionError:  # gone again
             return
         except OSError as error:
-            if error.errno not in _NO_FILE_LEFT or not self._unknown:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._unknown:
                 raise
             self._forget(next(iter(self._unknown)))
             return

@@ -50,7 +50,6 @@ class WorkerRun:
     """A worker process of a `TrainingRun`.
 
     Args:
-        process: the worker; it may not have called yet.
         scratch: folder of its temporary files, removed at the end; None if it has none here. TensorFlow writes a file
             for each function that it compiles, and removes them in an exit handler, which a killed worker never runs.
         message: with its job, for when it has called.

@@ -180,11 +180,8 @@ def _clocks(nvml: Any, handle: Any, index: int, now: GpuTelemetry) -> Iterator[F
         fact = f"GPU {index}: application clock {asked} MHz, its default is {default} MHz"
         yield Finding(Check.GPU_CLOCKS, Level.WARNING, fact, f"sudo nvidia-smi -i {index} -rac")
     elif now.sm_clock_mhz_median is not None:
-        state = (
-            "the driver does not say whether it is slowed down"
-            if now.throttled_fractions is None
-            else "not slowed down"
-        )
+        is_told = now.throttled_fractions is not None
+        state = "not slowed down" if is_told else "the driver does not say whether it is slowed down"
         yield Finding(Check.GPU_CLOCKS, Level.OK, f"GPU {index}: {state}, {now.sm_clock_mhz_median:g} MHz now")
 
 

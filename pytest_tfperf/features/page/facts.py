@@ -373,14 +373,10 @@ def _plot(verdict: Verdict, series: Sequence[PastResult], past: Past, sessions: 
     unit, size = verdict.figure.unit or "", 1
     if unit == "bytes":
         unit, size = prefix_of(max(result.value for result in series))
-    scaled = [
-        replace(
-            result,
-            value=result.value / size,
-            baseline=None if result.baseline is None else result.baseline / size,
-        )
-        for result in series
-    ]
+    scaled = []
+    for result in series:
+        baseline = None if result.baseline is None else result.baseline / size
+        scaled.append(replace(result, value=result.value / size, baseline=baseline))
     low, high = _accepted(verdict)
     return {
         "unit": unit,

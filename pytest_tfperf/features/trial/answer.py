@@ -233,11 +233,10 @@ def _facts(trial: Trial, found: TrialAnswer) -> Iterator[tuple[str, str]]:
     for session in trial.unchanged:
         for test in session.regressed:
             yield "", test
-    for number, (test, sessions) in enumerate(found.other_failures.items()):
-        yield (
-            ("" if number else "failed otherwise"),
-            f"{test} in {sessions} of {counted(len(trial.sessions), 'session')}",
-        )
+    label = "failed otherwise"
+    for test, sessions in found.other_failures.items():
+        yield label, f"{test} in {sessions} of {counted(len(trial.sessions), 'session')}"
+        label = ""
     if losses.of:
         yield "losses found", f"{losses.count} of {losses.of} losses of {percent(trial.slowdown)}, {interval(losses)}"
     if others := sum(session.is_falsely_slower for session in trial.sessions if session.slowed):

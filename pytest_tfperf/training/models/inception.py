@@ -45,7 +45,15 @@ def inception4() -> keras.Model:
     Dropout removes a fifth of the last features in training.
     """
     images = keras.Input((299, 299, 3))
-    x = _v4_stem(images)
+    x = _valid(images, 32, 3, stride=2)
+    x = _valid(x, 32, 3)
+    x = _convolution(x, 64, 3)
+    x = _concatenated(_max_pooled(x), _valid(x, 96, 3, stride=2))
+    x = _concatenated(
+        _valid(_chain(x, (64, 1)), 96, 3),
+        _valid(_chain(x, (64, 1), (64, (7, 1)), (64, (1, 7))), 96, 3),
+    )
+    x = _concatenated(_valid(x, 192, 3, stride=2), _max_pooled(x))
     for _ in range(4):  # 35 x 35
         x = _v4_block_35(x)
     x = _concatenated(
@@ -87,19 +95,6 @@ def _v3_block_8(x: keras.KerasTensor, pooled: keras.KerasTensor) -> keras.KerasT
     narrow = _chain(x, (384, 1))
     wide = _chain(x, (448, 1), (384, 3))
     return _concatenated(_chain(x, (320, 1)), *_fork(narrow, 384), *_fork(wide, 384), _chain(pooled, (192, 1)))
-
-
-def _v4_stem(images: keras.KerasTensor) -> keras.KerasTensor:
-    """To [batch, 35, 35, 384]."""
-    x = _valid(images, 32, 3, stride=2)
-    x = _valid(x, 32, 3)
-    x = _convolution(x, 64, 3)
-    x = _concatenated(_max_pooled(x), _valid(x, 96, 3, stride=2))
-    x = _concatenated(
-        _valid(_chain(x, (64, 1)), 96, 3),
-        _valid(_chain(x, (64, 1), (64, (7, 1)), (64, (1, 7))), 96, 3),
-    )
-    return _concatenated(_valid(x, 192, 3, stride=2), _max_pooled(x))
 
 
 def _v4_block_35(x: keras.KerasTensor) -> keras.KerasTensor:
