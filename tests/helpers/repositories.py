@@ -20,9 +20,9 @@ LOOP = """
 TESTS = """
 import sys
 
-def run(throughput, on, *argv, name="loop", **how):
+def run(throughput, on, *argv, name="loop", also=(), **how):
     program = Command([sys.executable, *map(str, argv)], name=name, **how)
-    return throughput.check(program, on=on, tolerance=0.05)
+    return throughput.check(program, on=on, tolerance=0.05, also=also)
 
 def test_loop(throughput, on):
     run(throughput, on, "loop.py")
