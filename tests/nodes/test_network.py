@@ -60,7 +60,7 @@ LOST = """
 
 
 def options(hosts: Network) -> list[str]:
-    settings = {"interface": hosts.driver, "timeout": PATIENCE_SECONDS}
+    settings = {"listen": hosts.driver, "timeout": PATIENCE_SECONDS}
     given = [word for name, value in settings.items() for word in ("-o", f"tfperf_{name}={value}")]
     return [f"--tfperf-launcher={hosts.launcher}", *given]
 
