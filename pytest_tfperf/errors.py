@@ -34,6 +34,9 @@ class TfperfError(Exception):
     def __str__(self) -> str:
         return plain(self.lines)
 
+    def __repr__(self) -> str:  # the fact in `args` may have a password
+        return f"{type(self).__name__}({str(self)!r})"
+
     @property
     def text(self) -> str:
         """The fact and the next step."""
@@ -196,13 +199,15 @@ def worded(path: object, verb: str, next_step: str = "", *, kind: type[TfperfErr
     try:
         yield
     except UnicodeDecodeError:
+        if verb != "read":
+            raise
         raise kind(f"{path} can't be {verb}: it is not UTF-8", next_step=next_step) from None
     except OSError as error:
-        why = error.strerror or str(error)
+        why, (_, comma, otherwise) = error.strerror or str(error), next_step.partition(", or ")
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            next_step = "Free some space"
+            next_step = f"Free some space{comma}{otherwise}"
         elif verb == "written" and error.errno in (errno.EEXIST, errno.ENOTDIR, errno.ELOOP):
-            why, next_step = "a file is in its way", "Move that file away"
+            why, next_step = "a file is in its way", f"Move that file away{comma}{otherwise}"
         raise kind(f"{path} can't be {verb}: {why}", next_step=next_step) from None
 
 

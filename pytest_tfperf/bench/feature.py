@@ -28,7 +28,7 @@ def _none(*_: object) -> None:
     """The hook of a feature that has none: no value."""
 
 
-def _nothing(*_: object) -> tuple[()]:
+def nothing(*_: object) -> tuple[()]:
     """The hook of a feature that has none: no values."""
     return ()
 
@@ -68,11 +68,11 @@ class Feature:
     nodes: Callable[[Settings], Nodes | None] = _none
     references: Callable[[Settings, Callable[[Interpreter], Launcher]], ReferenceEnvironments | None] = _none
     other_side: Callable[[Session], OtherSide | None] = _none
-    figures: Callable[[Settings], Sequence[Figure]] = _nothing
+    figures: Callable[[Settings], Sequence[Figure]] = nothing
     profiler: Callable[[Session], Profiler | None] = _none
-    session_verdicts: Callable[[Session, Sequence[str]], Iterable[SessionVerdict]] = _nothing
-    properties: Callable[[Sequence[Measurement]], Sequence[tuple[str, object]]] = _nothing
-    session_ended: Callable[[Session, SessionResult], Iterable[Line | str]] = _nothing
+    session_verdicts: Callable[[Session, Sequence[str]], Iterable[SessionVerdict]] = nothing
+    properties: Callable[[Sequence[Measurement]], Sequence[tuple[str, object]]] = nothing
+    session_ended: Callable[[Session, SessionResult], Iterable[Line | str]] = nothing
     exited: Callable[[Settings, int], None] = _none
 
     def takes_part(self, settings: Settings) -> bool:

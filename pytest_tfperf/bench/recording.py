@@ -103,7 +103,8 @@ class BaselineRecorder:
             if update.new.machine == machine and (row := corrected.get(update.new.key)) is not None:
                 update = replace(update, new=replace(update.new, value=row.value, note=row.note))
             changes.append(update)
-        self._store.update(machine, {update.new.key: update.new for update in changes if update.new.machine == machine})
+        if of_machine := {update.new.key: update.new for update in changes if update.new.machine == machine}:
+            self._store.update(machine, of_machine)  # else the file stays as it is
         self.changes = changes
 
     def refuse_calm_by_luck(self) -> list[str]:

@@ -87,8 +87,7 @@ class Session:
         Raises:
             TfperfError: their file can't be read whole.
         """
-        folder = self.settings.baselines
-        return acknowledgements.read(folder) if any(folder.glob(acknowledgements.NAME)) else ()
+        return acknowledgements.read(self.settings.baselines)
 
     @cached_property
     def history(self) -> History:

@@ -176,7 +176,7 @@ class Command:
                 f"{name}: the command {shortened(self.argv, 80)} must be a list of a program and its arguments, as in "
                 '[sys.executable, "train.py", "--epochs=1"]'
             )
-        if any(not isinstance(text, str) for pair in self.env.items() for text in pair):
+        if not isinstance(self.env, Mapping) or any(not isinstance(t, str) for pair in self.env.items() for t in pair):
             raise WorkloadError(f"{name}: env must map names of environment variables to texts")
         object.__setattr__(self, "argv", self.words)
         object.__setattr__(self, "env", dict(self.env))

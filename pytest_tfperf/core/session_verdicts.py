@@ -45,7 +45,7 @@ class SessionVerdict:
     tests: int = 0  # the number of tests that it rests on
     pairs: int = 0  # the number of interleaved pairs over all sentinels
     wants: Wants = NOTHING  # the pairs that each sentinel needs, if any
-    # the number of tests that could fail the session and the number that it takes, where the first is too small
+    # the number of tests that there are and the number that it takes, where the first is too small
     few: tuple[int, int] | None = None
     slow: tuple[str, ...] = ()  # the tests that the machine slows down, where it slows down some of them only
     # sentinels that failed in the current environment or were always disturbed, and why

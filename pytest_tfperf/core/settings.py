@@ -68,7 +68,7 @@ class Settings:
     update_baselines: Update | None = None  # the tests whose baselines are recorded; None for no tests
     slowed: tuple[str, ...] = ()  # the tests that `inject_slowdown` slows down; () for all
     bisect_step: Path | None = None  # the file of a step of `tfperf bisect`, in a session that it started
-    # the values that differ from their defaults, by the names of their settings
+    # the values that were given, and all folders and files from rootdir, by the names of their settings
     values: Mapping[str, Any] = field(default_factory=dict)
 
     baselines: ClassVar[Setting[Path]] = Setting(

@@ -35,11 +35,8 @@ def breakdown(
     profiles = [run.step_profile for run in runs if run.step_profile is not None]
     if not profiles or isinstance(workload, Command):
         return None
-    alone = exchange = straggler = None
-    if profiles[0].ranks:
-        alone, straggler = _alone(runs), _straggler(profiles)
-    if alone is not None:
-        exchange = max(0.0, 1 - examples_per_sec / alone)
+    alone = _alone(runs)
+    exchange = None if alone is None else max(0.0, 1 - examples_per_sec / alone)
     work = _median_of(profiles, "forward_multiply_adds")
     rate = _median_of(profiles, "products_multiply_adds_per_sec")
     return Breakdown(
@@ -47,7 +44,7 @@ def breakdown(
         bound=_bound(profiles, examples_per_sec, exchange),
         alone_examples_per_sec=alone,
         exchange_fraction=exchange,
-        straggler=straggler,
+        straggler=_straggler(profiles),
         pipeline_examples_per_sec=_median_of(profiles, "pipeline_examples_per_sec"),
         device_data_examples_per_sec=device_data_examples_per_sec,
         products_fraction=products_fraction(work, rate, examples_per_sec, workload),

@@ -39,7 +39,7 @@ from pytest_tfperf.reports.verdict import (
 _WORTH_SHOWING = 0.001
 _TOO_GOOD = 2.0  # as a change: three times the baseline
 _IS_TOO_GOOD = "more than 3 times the baseline: is it of another workload (precision, batch, devices, mode)?"
-_STEADIER = "free the machine of other work, or measure more steps; then record the baseline again, from more runs"
+_STEADIER = "free the machine of other work, or measure more steps; then record the baseline again"
 _FAILED_LATER = "the reference environment failed in a later pair"
 _MOST_TIMES = 5  # the square is how many times as many runs anybody would take
 _BY_NOISE = (Reason.RUNS_DISAGREE, Reason.WITHIN_NOISE, Reason.TOO_FEW, Reason.TOO_NOISY)
@@ -138,7 +138,9 @@ def _of_both(b: Measurement, a: MeasuredSide) -> Iterator[Line]:
         yield Line(f"fails below {a.at_least:.3f}    ({of_documents})", "threshold")
         figures = f"{rate(b.document.value)} / {rate(a.document.value)} on {b.document.machine}"
         yield Line(f"{figures}: {b.document.source}; over {a.document.source}", "document")
-    changes = "  ".join(change(math.expm1(pair.log_ratio)) for pair in b.pairs)
+    is_ratio = a.at_least is not None
+    ratios = [math.exp(pair.log_ratio) for pair in b.pairs]
+    changes = "  ".join(f"{ratio:.3f}" if is_ratio else change(ratio - 1) for ratio in ratios)
     yield Line(f"{changes}: {why_of(b)}" if b.is_valid else changes, "pairs")
     if a.doubt:
         yield Line(a.doubt, "doubt")
@@ -198,7 +200,8 @@ def _next_steps(m: Measurement, verdict: Verdict, hint: str) -> Iterator[Line]:
 def ways_out_of_doubt(m: Measurement) -> list[str]:
     """Return what decides where noise leaves a throughput in doubt, by the scatter of its runs or pairs."""
     verdict = m.verdicts[0]
-    lower = verdict.tolerance.lower if verdict.tolerance else None
+    least = None if m.other is None else m.other.at_least
+    lower = (verdict.tolerance.lower if verdict.tolerance else None) if least is None else least - 1
     if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.reason not in _BY_NOISE or lower is None:
         return []
     taken, noun, more = len(m.throughput.runs), "run", ": tfperf reference create"
@@ -212,7 +215,7 @@ def ways_out_of_doubt(m: Measurement) -> list[str]:
     decides, interval = verdict.deciding_change, verdict.interval
     if decides is not None and interval is not None and all(map(math.isfinite, interval)):
         accepted = math.ceil(round(-100 * interval[0], 6)) / 100
-        if -lower < accepted < 1:
+        if least is None and -lower < accepted < 1:
             ways.append(f"accept the loss that these {noun}s allow for: tolerance={accepted:g}")
         apart, half = abs(decides - lower), (interval[1] - interval[0]) / 2
         needed = math.ceil(taken * (half / apart) ** 2) if apart * _MOST_TIMES > half else 0

@@ -52,7 +52,7 @@ def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, wid
     missing = [name for name in texts if name not in fitting]
     missing += [f"{name} in full" for name in fitting if fitting[name] != texts[name]]
     left_out = f"(left out: {', '.join(missing)}; all fit into {enough} columns, as with COLUMNS={enough})"
-    return [*_padded(fitting, columns.right), left_out]
+    return [*_padded(fitting, columns.right), *([left_out] if missing else [])]
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:

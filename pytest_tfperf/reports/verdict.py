@@ -85,7 +85,7 @@ def headline(m: Measurement) -> str:
 
 def _headline_of_both(b: Measurement, a: MeasuredSide) -> str:
     a_shown, b_shown = sides(b)
-    subject = "" if a.workload != b.workload else f"{workload_name(a.workload.id, a.name)}, "
+    subject = "" if a.workload != b.workload or a.topology else f"{workload_name(a.workload.id, a.name)}, "
     where = f"on {b.devices} ({b.machine})"
     if not b.is_valid:
         return f"{subject}{b_shown} against {a_shown} {where}: {invalid(b)}"

@@ -228,7 +228,7 @@ def _run(command: list[str], fact: str, next_step: str, variables: Mapping[str, 
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        close_fds=False,  # it inherits the store's lock, so that others wait for it even if this process is killed
+        close_fds=False,  # it inherits the lock of `alone_in`: others wait for it even if this process is killed
         text=True,
         errors="replace",
         check=False,
@@ -256,8 +256,8 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
     home, requirements = folder.absolute() / name, folder.absolute() / f"{name}.txt"
     way_out = "Make it writable, or name another folder with --tfperf-dir"
-    # Two sessions may want the same environment.
-    with worded(folder, "written", way_out), alone_in(folder, lock=f"{name}.lock"):
+    waiting = f"waiting for another session, or the installer that it left, at work in {home}"
+    with worded(folder, "written", way_out), alone_in(folder, lambda: say(waiting), lock=f"{name}.lock"):
         requirements.write_text(text, "utf-8")
         if fault_of(home, requirements):
             say(f"installing the packages of {lock} in {home}; this can take minutes")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_tfperf.bench.feature import first
+from pytest_tfperf.bench.feature import first, nothing
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import FailsHereOnly, Lack, NotCompared, TfperfError
-from pytest_tfperf.features import features, settings_of_features
+from pytest_tfperf.features import features
 from pytest_tfperf.lines import Line
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class SessionState:
                 self.output_lines += self.recorder.end(session.controls)
             return []
         progress.test, progress.why = "software and machine", ""
-        self.verdicts += self._verdicts()
+        self.verdicts += [*self._verdicts()]  # all or none: they may take runs, which Ctrl-C ends
         now = datetime.now(UTC).isoformat()
         with session.noting_history_faults():  # a verdict counts even where it can't be written
             for verdict in self.verdicts:
@@ -318,13 +318,15 @@ class SessionState:
         settings = self.settings
         if settings.collects_only or not can_measure():
             return
-        if not self.selection and all(settings.of(setting) == setting.default for setting in settings_of_features()):
+        ending = {name: feature for name, feature in self.features.items() if feature.session_ended is not nothing}
+        given = [setting for feature in ending.values() for setting in feature.settings]
+        if not self.selection and all(settings.of(setting) == setting.default for setting in given):
             return  # nothing was asked for, and what writes takes time to import
         result = self.result
         if self.keeps_history:
             history = self.session.history
             self.output_lines += filter(None, (history.moved_aside, str(history.unread)))
-        for name, feature in self.features.items():
+        for name, feature in ending.items():
             try:
                 self.output_lines += feature.session_ended(self.session, result)
             except (OSError, TfperfError) as error:  # a feature's fault stops no other

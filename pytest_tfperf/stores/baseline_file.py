@@ -251,7 +251,7 @@ class BaselineStore:
         """
         published: dict[tuple[str, Key], Baseline] = {}
         for folder in self._folders:
-            for file in sorted(folder.glob("*.csv")):
+            for file in sorted(folder.glob("*.csv"), key=lambda file: natural(file.stem)):
                 with suppress(BaselineError):
                     for row in self._rows(folder, file.stem).values():
                         if not (row.is_measured or row.key.figure) and like in (None, row.key):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -170,14 +170,18 @@ class EarlierRows:
     def _asking(self) -> Iterator[_Ask]:
         """Give a function that runs a query with its parameters; without a history it finds no rows.
 
-        The results are closed at the end, because SQLite holds its lock for one that was not read to its own.
+        A result is closed when its reader drops it, because SQLite holds its lock for one that was not read to its end.
         """
-        with ExitStack() as opened:
-            if self._database.exists:
-                connection = opened.enter_context(self._database.opened())
-                yield lambda *query: iter(opened.enter_context(closing(connection.execute(*query))))
-            else:
-                yield lambda *_: iter(())
+        if not self._database.exists:
+            yield lambda *_: iter(())
+            return
+        with self._database.opened() as connection:
+
+            def ask(*query: Any) -> Iterator[Any]:
+                with closing(connection.execute(*query)) as rows:
+                    yield from rows
+
+            yield ask
 
     def run_seconds(self, tests: Iterable[str]) -> dict[str, tuple[float, ...]]:
         """Return the seconds of a run of all of a test's calls in its last sessions, the latest first.

@@ -48,6 +48,8 @@ def read(cls: type[T], path: Path, version: int, again: str) -> T | None:
         return build(cls, document, path.name, newer=True)
     except NewerFormat:
         raise
+    except Damaged as error:
+        raise Damaged(error.fact, next_step=again) from None
     except (ValueError, TfperfError) as error:
         raise Damaged(f"{path} is damaged: {error}", next_step=again) from None
 

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from pytest_tfperf.errors import TfperfError, UnknownFunction
-from pytest_tfperf.lines import lines_of
+from pytest_tfperf.lines import lines_of, plain
 from pytest_tfperf.workers.failures import is_full
 
 _MAX_CHARACTERS = 20_000  # TensorFlow's stack frames are long, and the cause stands below them
@@ -49,7 +49,7 @@ def failure(error: BaseException) -> dict[str, Any]:
     if not about_a_peer:  # after an error about a peer TensorFlow may abort, and the driver would blame this rank
         with suppress(OSError):
             os.fsync(2)  # on NFS the driver would not see it until the log is closed
-    text, half = ours.headline if ours else str(error), _MAX_CHARACTERS // 2
+    text, half = plain(lines_of(ours.headline)) if ours else str(error), _MAX_CHARACTERS // 2
     return {
         "type": type(error).__name__,
         "message": text if len(text) <= _MAX_CHARACTERS else f"{text[:half]}\n...\n{text[-half:]}",

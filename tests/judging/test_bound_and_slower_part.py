@@ -172,6 +172,13 @@ def test_a_rank_that_lagged_in_one_run_of_three_is_no_straggler() -> None:
     assert found.straggler is None
 
 
+def test_a_first_run_whose_ranks_were_not_timed_hides_nothing_of_the_others() -> None:
+    steps = [(), ranks(0.010, 0.020), ranks(0.010, 0.020)]
+    found = breakdown([run(StepProfile(input=Input.RESIDENT, ranks=one)) for one in steps], 1000.0, WORKLOAD)
+    assert found is not None
+    assert (found.alone_examples_per_sec, found.straggler is not None) == (3200.0, True)
+
+
 @pytest.mark.parametrize(
     ("alone", "more", "slower"),
     [

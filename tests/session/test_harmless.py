@@ -67,9 +67,15 @@ def test_a_session_without_throughput_tests_imports_settings_only(project: Proje
 
 
 def test_a_session_without_throughput_tests_does_not_import_what_measures_in_session(project: Project) -> None:
-    heavy = {f"pytest_tfperf.session.{name}" for name in ("calls", "fixture", "outcomes", "summary", "expected_time")}
+    heavy = {f"pytest_tfperf.session.{name}" for name in ("fixture", "outcomes", "summary", "expected_time")}
     (imported,) = noted(project, "imported")
     assert not imported & heavy
+
+
+def test_a_setting_for_throughput_tests_imports_no_more_than_reads_it(project: Project) -> None:
+    noted(project, "imported")
+    without, with_it = noted(project, "imported", "-o", "tfperf_also=peak_memory")
+    assert with_it - without == {"pytest_tfperf.core.figure"}
 
 
 def test_pytest_rewrites_none_of_our_modules_but_its_entry(project: Project) -> None:

@@ -20,6 +20,12 @@ def smoke(played: Project) -> Finished:
         def test_ratio(throughput, on):
             throughput.compare(tiny(2), tiny(1), on=on, at_least="published")
 
+        def test_any_ratio(throughput, on):
+            throughput.compare(tiny(2), tiny(1), on=on, at_least="published", tolerance=(None, 0.1))
+
+        def test_no_ratio(throughput, on):
+            throughput.compare(tiny(2), tiny(1), on=on, at_least=-1)
+
         def test_comparison(throughput, on):
             throughput.compare(tiny(), tiny(), on=on, tolerance=0.3)
 
@@ -34,12 +40,13 @@ def smoke(played: Project) -> Finished:
 
 
 def test_one_window_is_measured_and_nothing_judged(smoke: Finished) -> None:
-    passed = dict.fromkeys(["test_check[1]", "test_check[2]", "test_ratio", "test_comparison"], "passed")
-    assert (smoke.kinds, smoke.status) == (passed | {"test_broken": "error"}, NOT_MEASURED), smoke.text
+    measured = ["test_check[1]", "test_check[2]", "test_ratio", "test_any_ratio", "test_comparison"]
+    broken = dict.fromkeys(["test_broken", "test_no_ratio"], "error")
+    assert (smoke.kinds, smoke.status) == (dict.fromkeys(measured, "passed") | broken, NOT_MEASURED), smoke.text
 
 
 @pytest.mark.parametrize(
-    "line", ["tfperf: smoke run: one window of each test, no verdicts", "box: 2 measured in *", "box: 2 compared in *"]
+    "line", ["tfperf: smoke run: one window of each test, no verdicts", "box: 2 measured in *", "box: 3 compared in *"]
 )
 def test_a_smoke_run_says(smoke: Finished, line: str) -> None:
     pytest.LineMatcher(smoke.text.splitlines()).fnmatch_lines([line])
@@ -47,6 +54,7 @@ def test_a_smoke_run_says(smoke: Finished, line: str) -> None:
 
 def test_a_smoke_run_finds_what_would_break(smoke: Finished) -> None:
     assert "the layers do not fit" in smoke.cases["test_broken"].text
+    assert "at_least=-1" in smoke.cases["test_no_ratio"].text
 
 
 def test_a_smoke_run_leaves_no_history(smoke: Finished, played: Project) -> None:

@@ -88,3 +88,14 @@ def test_an_error_of_the_system_gets_a_next_step(error: Exception, text: str) ->
     with pytest.raises(BaselineError) as refused, worded("x", "read", "Do that", kind=BaselineError):
         raise error
     assert str(refused.value) == text
+
+
+def test_the_other_way_out_holds_on_a_full_disk() -> None:
+    with pytest.raises(TfperfError) as refused, worded("x", "written", "Make it writable, or name another with --dir"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert refused.value.next_step == "Free some space, or name another with --dir"
+
+
+def test_a_text_that_can_not_be_encoded_is_no_fault_of_the_file() -> None:
+    with pytest.raises(UnicodeDecodeError), worded("x", "written"):
+        b"\xff".decode()

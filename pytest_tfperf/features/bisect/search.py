@@ -53,7 +53,7 @@ def comparisons(states: int) -> int:
 def error_rates(states: int) -> Terms:
     """Return one comparison's share in either direction, among this many states that may be the first slow state."""
     share = TOTAL_ERROR / comparisons(states)
-    return Terms(false_alarms=share, false_passes=share)
+    return Terms(max_pairs=MOST_PAIRS, max_seconds=_MOST_SECONDS, false_alarms=share, false_passes=share)
 
 
 def threshold_of(ratio: float) -> Tolerance:
@@ -215,7 +215,7 @@ class Search:
         step = self.folder / "step.json"
         answered = answer_file(step)
         answered.unlink(missing_ok=True)
-        terms = replace(error_rates(self._last), tolerance=tolerance, max_seconds=_MOST_SECONDS)
+        terms = replace(error_rates(self._last), tolerance=tolerance)
         announcement = (f"each check compares {side_b.title} (b) with {side_a.title} (a)",)
         other = OtherSide(a=side_a, b=side_b, announcement=announcement, terms=terms, compares_figures=False)
         self._write(step, other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from pytest_tfperf.revisions.worktrees import Worktrees
 from pytest_tfperf.stores.baseline_file import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.workers.failures import last_lines
+from pytest_tfperf.workers.processes import Interpreter
 
 _ASKED_BY: Final = "tfperf bisect"
 
@@ -95,7 +97,13 @@ def commit_states(project: Path, good: str, bad: str, folder: Path, opened: Exit
 
 def _build(command: str, folder: Path) -> None:
     done = subprocess.run(
-        command, shell=True, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        shell=True,
+        cwd=folder,
+        env=Interpreter(sys.executable).environment(),  # without the session's secrets
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     if done.returncode:
         fact = f"{command} ended with status {done.returncode} in {folder}"

@@ -65,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _trial(folder: Path) -> str:
     """Return what `tfperf trial` keeps of the trial that was last run here, in a sentence; "" for none."""
-    with suppress(OSError, ValueError, KeyError):  # the command itself says why it can't be read
+    with suppress(OSError, ValueError, KeyError, TypeError):  # the command itself says why it can't be read
         return str(json.loads((folder / "trial" / "trial.json").read_bytes())["fact"])
     return ""
 

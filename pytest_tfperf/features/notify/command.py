@@ -46,9 +46,7 @@ def add_to(commands: Commands) -> None:
         },
         parents=[history_place()],
     )
-    notify.add_argument(
-        "--session", default="latest", metavar="ID", help="the session: its id, latest or previous (default: latest)"
-    )
+    notify.add_argument("--session", metavar="ID", help="the session: its id, latest or previous (default: latest)")
     notify.add_argument(
         "--silent-for",
         type=checked(parse.duration),
@@ -64,6 +62,8 @@ def add_to(commands: Commands) -> None:
 
 def _notify(arguments: argparse.Namespace) -> int:
     if arguments.silent_for is not None:
+        if arguments.session is not None:
+            raise TfperfError("--silent-for is of no session", next_step="Leave out --session")
         return _tell_silence(arguments)
     from pytest_tfperf.features.notify.events import session_events
 
@@ -72,7 +72,8 @@ def _notify(arguments: argparse.Namespace) -> int:
     if not setting(NOTIFY):
         raise TfperfError("tfperf_notify names no channel", next_step=f"Name one: {page('notifications.md')}")
     history = open_history(arguments)
-    session = str(id_of(history, arguments.session, alone_only=True))
+    wanted = arguments.session or "latest"
+    session = str(id_of(history, wanted, alone_only=True))
     results = list(history.measurements(session=session))
     if not results:
         raise TfperfError(f"--session={session}: the history has no such session, or has dropped its details")

@@ -144,7 +144,7 @@ def read_past(history: History, result: SessionResult) -> Past:
 def _trial(history: History, machines: Collection[str]) -> str:
     """Return what `tfperf trial` keeps beside a history in a sentence, if it was of one of these machines; else ""."""
     if (path := history.database.path) is not None:
-        with suppress(OSError, ValueError, KeyError):  # the command itself says why it can't be read
+        with suppress(OSError, ValueError, KeyError, TypeError):  # the command itself says why it can't be read
             trial = json.loads((path.parent / "trial" / "trial.json").read_bytes())
             return str(trial["fact"]) if trial["machine"] in machines else ""
     return ""

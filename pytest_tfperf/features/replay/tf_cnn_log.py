@@ -31,7 +31,7 @@ _MESSAGES = ("log", "message", "msg", "MESSAGE", "textPayload", "text", "line")
 
 _EVALUATION, _TRAINING, _FORWARD_ONLY = "evaluation", "training", "forward only"
 _MODEL, _MODE, _BATCH, _DEVICES, _VARIABLES = "Model", "Mode", "Batch size per device", "Devices", "Variables"
-_DATASET, _FP16 = "Dataset", "--use_fp16"
+_DATASET, _FP16, _OPTIMIZER, _SYNC, _STAGED = "Dataset", "--use_fp16", "Optimizer", "Sync", "Staged vars"
 # Several workers' lines can run into each other: a value ends before the next label.
 _END = r"(?=[\s\"\\]|$|[A-Z])"
 _FACTS = {
@@ -41,12 +41,17 @@ _FACTS = {
     _BATCH: r"(?<![\w.])(\d{1,9})(?:\.0)? per device\b",
     _DEVICES: r"\bDevices:[ \t]+(\[[^\]]+\])",
     _VARIABLES: rf"\bVariables:[ \t]+([a-z][a-z0-9_]*){_END}",
+    _OPTIMIZER: rf"\bOptimizer:[ \t]+([a-z][a-z0-9_]*){_END}",
+    _SYNC: r"\bSync:[ \t]+(True|False)",  # where it has several jobs
+    _STAGED: r"\bStaged vars:[ \t]+(True|False)",
     # Of a command line, not of a sentence that names the program.
     _FP16: r"(?:\btf_cnn_benchmarks\.py|-m\W+[\w.]*\btf_cnn_benchmarks|/tf_cnn_benchmarks)\b"
     r".*?[\s'\"](--?(?:no)?use_fp16\b(?:[= ]'?\"?\w+)?)",
 }
 _PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in _FACTS.items()}
-_LIKE_A_FACT = re.compile(r"(?:Model|Dataset|Mode|Devices|Variables):[ \t]|per device|tf_cnn_benchmarks")
+_LIKE_A_FACT = re.compile(
+    r"(?:Model|Dataset|Mode|Devices|Variables|Optimizer|Sync|Staged vars):[ \t]|per device|tf_cnn_benchmarks"
+)
 _NO_FP16 = re.compile(r"--?nouse|[= ]['\"]*(?:0|f|false|n|no)$", re.IGNORECASE)
 _UPDATES = {update.value: update for update in VariableUpdate} | {
     "collective_all_reduce": VariableUpdate.COLLECTIVE,
@@ -155,6 +160,12 @@ class Log:
             yield _BATCH, str(workload.batch_size), int(batch) in (0, workload.batch_size)
         if update := stated.get(_VARIABLES):
             yield _VARIABLES, workload.variable_update, _UPDATES.get(update) is workload.variable_update
+        if not workload.forward_only:
+            for name, ours in ((_SYNC, "True"), (_STAGED, "False")):
+                if waits := stated.get(name):
+                    yield name, "synchronous training", waits == ours
+            if optimizer := stated.get(_OPTIMIZER):
+                yield _OPTIMIZER, workload.optimizer, optimizer == workload.optimizer
         if dataset := stated.get(_DATASET):
             yield _DATASET, f"input_pipeline={workload.input_pipeline}", _same_data(dataset, workload.input_pipeline)
         if fp16 := stated.get(_FP16):

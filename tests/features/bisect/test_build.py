@@ -48,6 +48,12 @@ def test_a_build_that_fails_says_so_with_its_output(repository: Path) -> None:
         built(repository, "echo no compiler; exit 3")
 
 
+def test_a_build_knows_no_secret_of_the_session(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFPERF_GITHUB_TOKEN", "hunter2")
+    [folder, *_] = built(repository, "env > program")
+    assert "hunter2" not in (folder / "program").read_text()
+
+
 @pytest.mark.slow
 def test_the_commit_is_found_by_a_program_that_each_checkout_must_build(project: Project) -> None:
     repository = Repository(project)

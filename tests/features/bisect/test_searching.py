@@ -13,7 +13,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.bisect.search import Search
+from pytest_tfperf.features.bisect.search import MOST_PAIRS, Search
 from pytest_tfperf.features.bisect.states import States
 from pytest_tfperf.features.bisect.step import Answer, Fault, answer_file, read, write
 from pytest_tfperf.reports.verdict import why_of
@@ -58,9 +58,10 @@ class Played:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.compared: list[str] = []
+        self.pairs: set[int] = set()
 
     def search(self, answers: Mapping[str, Said], test: str = TEST) -> tuple[int, str]:
-        """The status and the text of a search; `compared` has the states that it compared."""
+        """The status and the text of a search; `compared` has the states that it compared, `pairs` the most pairs."""
         self.compared, said = [], []
         session = self._session(answers)
         status = Search(test, STATES, self._folder, said.append, run_pytest=session).run()
@@ -72,6 +73,7 @@ class Played:
             step = read(OtherSide, step_file)
             assert step is not None
             self.compared.append(f"{step.a.title} {step.b.title}")
+            self.pairs.add(step.terms.max_pairs)
             said = answers[self.compared[-1]]
             answer = (
                 said[min(self.compared.count(self.compared[-1]), len(said)) - 1] if isinstance(said, list) else said
@@ -92,6 +94,11 @@ def played(tmp_path: Path) -> Played:
 def test_the_first_slow_state_is_named_with_its_size_beside_the_one_before(played: Played) -> None:
     status, text = played.search(SECOND_IS_SLOW)
     assert (status, "2 is the first slow one: -10" in text, "beside 1" in text) == (FOUND, True, True), text
+
+
+def test_each_comparison_may_take_as_many_pairs_as_its_error_rates_need(played: Played) -> None:
+    played.search(SECOND_IS_SLOW)
+    assert played.pairs == {MOST_PAIRS}
 
 
 # The last comparison

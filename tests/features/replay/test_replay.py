@@ -200,6 +200,9 @@ CONTRADICTIONS = {
     "update": header(variables="distributed_replicated"),
     "dataset": header(dataset="imagenet"),
     "precision": "$ python tf_cnn_benchmarks.py --use_fp16\n",
+    "optimizer": header().replace("sgd", "adam"),
+    "asynchronous": header() + "Sync:        False\n",
+    "staged variables": header() + "Staged vars: True\n",
     "a log of CPUs": header(devices="['horovod/cpu:0']"),
 }
 

@@ -203,6 +203,7 @@ def test_a_header_states_what_ran() -> None:
         "Batch size per device": "64",
         "Devices": "['/gpu:0']",
         "Variables": "parameter_server",
+        "Optimizer": "sgd",
     }
 
 
