@@ -171,13 +171,15 @@ class Command:
             raise WorkloadError(
                 f"{name}: unit={self.unit!r:.80}: write what is counted in a second, as in 'images/s' or 'tokens/s'"
             )
-        if isinstance(self.argv, str) or not all(isinstance(word, str | Path) for word in self.argv):
+        if not isinstance(self.argv, list | tuple) or not all(isinstance(word, str | Path) for word in self.argv):
             raise WorkloadError(
                 f"{name}: the command {shortened(self.argv, 80)} must be a list of a program and its arguments, as in "
                 '[sys.executable, "train.py", "--epochs=1"]'
             )
         if not isinstance(self.env, Mapping) or any(not isinstance(t, str) for pair in self.env.items() for t in pair):
             raise WorkloadError(f"{name}: env must map names of environment variables to texts")
+        if not isinstance(self.cwd, str | Path):
+            raise WorkloadError(f"{name}: cwd={self.cwd!r:.80} must be a folder, relative to pytest's rootdir")
         object.__setattr__(self, "argv", self.words)
         object.__setattr__(self, "env", dict(self.env))
         # The operating system ends each of these texts at a NUL.

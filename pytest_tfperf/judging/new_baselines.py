@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from pytest_tfperf.core.baseline import READ, Baseline, Key, Provenance
-from pytest_tfperf.core.command import Command, parse_subject
+from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.figure import LOSS, Figure, at_fixed_steps
 from pytest_tfperf.core.measurement import MATMUL, Measurement
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
@@ -145,12 +145,11 @@ def baseline_of(measurement: Measurement) -> Baseline:
             next_step="Record again",
         )
     if (slowdown := _detectable(kept)) > TOO_NOISY_TO_GATE:
-        longer = "readings" if isinstance(measurement.workload, Command) else "steps"
         each = "  ".join(f"{math.exp(rate):,.1f}" for rate in runs) + f" {measurement.throughput.unit}/s"
         raise BaselineRefused(
             f"{name}: too noisy for a baseline, which was left as it is: "
             f"its runs gave {each}, so a slowdown below {100 * slowdown:.0f} % would not be detected",
-            next_step=f"Free the machine of other work, or give the test more {longer}, and record again",
+            next_step="Free the machine of other work, or give the test more steps (steps=), and record again",
         )
     left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
     return _row(

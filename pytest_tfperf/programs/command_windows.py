@@ -268,7 +268,9 @@ class CommandWindows:
         seen = self._patience.seen(now)
         if self._reader.first_lines and self._patience.is_past_start(now):
             seen += f": {self._reader.nothing_read()}; {self._reader.next_step()}"
-        self._notice(f"{seen}; it is ended in {duration(min(left, self._silence_left))} without a reading")
+        if (until := min(left, self._silence_left)) < math.inf:  # `tfperf read` never ends it for that
+            seen += f"; it is ended in {duration(until)} without a reading"
+        self._notice(seen)
 
     def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
         readings = []

@@ -149,8 +149,7 @@ ADVICE = {
     DisturbanceKind.GPU_SHARED: "end the other process, or choose another GPU with CUDA_VISIBLE_DEVICES",
     DisturbanceKind.DRIVER_SILENT: "look for the cause in dmesg (for a GPU, NVRM: Xid); a hung driver needs a reboot",
     DisturbanceKind.NOT_STEADY: (
-        "give the test more warmup_steps or steps (a script of yours: more readings), and look for other work on the "
-        "machine"
+        "give the test more warmup_steps or steps (a program: steps= alone), and look for other work on the machine"
     ),
 }
 """The next step after a disturbed run."""

@@ -222,17 +222,18 @@ def _not_python(path: str, minor: str) -> str:
 def _run(command: list[str], fact: str, next_step: str, variables: Mapping[str, str] | None = None) -> None:
     """Run a command; where it fails, the error has its last lines and the next step."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        command,
-        env={**kept, **(variables or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        close_fds=False,  # it inherits the lock of `alone_in`: others wait for it even if this process is killed
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    with worded(command[0], "run", next_step):
+        done = subprocess.run(
+            command,
+            env={**kept, **(variables or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            close_fds=False,  # it inherits the lock of `alone_in`: others wait for it even if this process is killed
+            text=True,
+            errors="replace",
+            check=False,
+        )
     if done.returncode:
         if FULL.search(done.stdout):
             next_step = "Free space on that disk and the one of temporary files, and try it again"

@@ -17,6 +17,7 @@ from pytest_tfperf.errors import (
     NotInstalled,
     ThroughputRegression,
 )
+from pytest_tfperf.features import features
 from pytest_tfperf.judging.validity import load_of
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.invalid import load_note
@@ -73,9 +74,9 @@ class Outcomes:
 
     @property
     def properties(self) -> list[tuple[str, object]]:
-        """The JUnit properties of the calls that are decided."""
+        """The properties of the calls that are decided, for JUnit XML and what else reads pytest's reports."""
         decided = [result for result in self.results if result.is_decided]
-        return [pair for feature in self.state.features.values() for pair in feature.properties(decided)]
+        return [pair for feature in features().values() for pair in feature.properties(decided)]
 
     def unreported(self) -> list[Line]:
         """Messages of regressions, confirmed or suspected, in a test whose body failed first."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_tfperf.bench.feature import first, nothing
+from pytest_tfperf.bench.feature import Feature, first, nothing
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import FailsHereOnly, Lack, NotCompared, TfperfError
@@ -56,7 +56,6 @@ class SessionState:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.features = {name: feature for name, feature in features().items() if feature.takes_part(settings)}
         self.selection: dict[str, SelectedTest] = {}  # the throughput tests that pytest selected, in its order
         self.collected: set[str] = set()  # all tests in files that were collected whole, whether selected or not
         self.opened = ExitStack()  # closed when the session ends
@@ -77,6 +76,11 @@ class SessionState:
         self.status = 0  # pytest's exit status, once all tests have run
         self.output_lines: list[Line | str] = []  # on the files that features wrote or could not write
         self.began = time.time()
+
+    @property
+    def features(self) -> dict[str, Feature]:
+        """The features that take part; files that ask for one may come after pytest's start, as from a conftest.py."""
+        return {name: feature for name, feature in features().items() if feature.takes_part(self.settings)}
 
     @cached_property
     def session(self) -> Session:

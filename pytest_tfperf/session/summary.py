@@ -111,11 +111,12 @@ def after(state: SessionState, *, skips: bool, width: int | None = None) -> Sequ
 
     Skips are counted where pytest itself does not (`-rs`). The width is the most characters of a table's line.
     """
-    settings, session = state.settings, state.session
+    settings = state.settings
     if settings.collects_only:
         return refused(state)
     if not state.selection:
         return _not_run(state, skips=skips)
+    session = state.session
     alone, beside = state.result.alone, state.result.interleaved
     compared: list[Line | str] = []
     if beside:

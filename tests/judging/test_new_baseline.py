@@ -144,8 +144,8 @@ def of_sizes(sizes: list[float], *, tolerance: float) -> Measurement:
     return measurement(throughput(*CALM), runs=given, figures=(Verdict(figure=figure, value=1.0),))
 
 
-def test_a_script_that_is_too_noisy_is_advised_more_readings() -> None:
-    with pytest.raises(MeasurementError, match="or give the test more readings, and record again"):
+def test_a_script_that_is_too_noisy_is_advised_more_steps() -> None:
+    with pytest.raises(MeasurementError, match=r"or give the test more steps \(steps=\), and record again"):
         row(WILD, workload=Command([], name="my-train"))
 
 

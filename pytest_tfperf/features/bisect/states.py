@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 from pytest_tfperf.bench.comparing import State
@@ -63,9 +63,9 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
 
 
 def commit_states(project: Path, good: str, bad: str, folder: Path, opened: ExitStack, build: str = "") -> States:
-    """Return the good commit and the commits after it, up to the bad one; each is checked out once.
+    """Return the good commit and the commits after it, up to the bad one.
 
-    `opened` holds the checkouts, in each of which the shell command `build` builds the project, once.
+    `opened` holds the checkouts, in each of which the shell command `build` builds the project.
 
     Raises:
         TfperfError: a revision is no commit, or good is no ancestor of bad.
@@ -78,11 +78,15 @@ def commit_states(project: Path, good: str, bad: str, folder: Path, opened: Exit
     checkouts = Worktrees(repository, folder.absolute() / "checkouts")
     opened.callback(checkouts.close)
 
-    @cache
+    built: set[int] = set()
+
     def state(index: int) -> State:
-        name, code = commits[index].shown, checkouts.get(commits[index].hash).resolve()
-        if build:
+        # Where a program changed a tracked file of its checkout, it is checked out anew, and must be built again.
+        name, checked_out = commits[index].shown, list[str]()
+        code = checkouts.get(commits[index].hash, checked_out.append).resolve()
+        if build and (checked_out or index not in built):
             _build(build, code)
+            built.add(index)
         checkout = Checkout(repository=repository, folder=code, name=name, beside=code.parent)
         return State(title=name, facts={"commit": name}, checkout=checkout)
 
@@ -96,18 +100,20 @@ def commit_states(project: Path, good: str, bad: str, folder: Path, opened: Exit
 
 
 def _build(command: str, folder: Path) -> None:
-    done = subprocess.run(
-        command,
-        shell=True,
-        cwd=folder,
-        env=Interpreter(sys.executable).environment(),  # without the session's secrets
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    if done.returncode:
-        fact = f"{command} ended with status {done.returncode} in {folder}"
-        raise TfperfError(fact, *last_lines(done.stdout.decode("utf-8", "replace")))
+    with TemporaryFile() as output:  # a process that the build leaves behind would hold a pipe open
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=folder,
+            env=Interpreter(sys.executable).environment(),  # without the session's secrets
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        if done.returncode:
+            output.seek(0)
+            fact = f"{command} ended with status {done.returncode} in {folder}"
+            raise TfperfError(fact, *last_lines(output.read().decode("utf-8", "replace")))
 
 
 _PYTHON: Final = re.compile(r"^# python: (\d+\.\d+)\S*$", re.MULTILINE)

@@ -132,9 +132,9 @@ def _listen(text: str) -> Listen:
     return Listen(found[1], int(found[2] or 0), parse.file(found[3]) if found[3] else None)
 
 
-LISTEN: Final[Setting[Listen]] = Setting(
+LISTEN: Final[Setting[Listen | None]] = Setting(
     name="listen",
-    default=Listen(),
+    default=None,
     parse=_listen,
     help="INTERFACE:PORT at which ranks on other nodes call this machine, and key=FILE with the key of ranks that "
     "--tfperf-launcher=external awaits",
@@ -149,7 +149,7 @@ def nodes(settings: Settings) -> Nodes | None:
         return None
     from pytest_tfperf.features.cluster.nodes import ClusterNodes
 
-    listen = settings.of(LISTEN)
+    listen = settings.of(LISTEN) or Listen()
     if listen.key_file is not None:
         listen = replace(listen, key_file=settings.root / listen.key_file)
     return ClusterNodes(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -41,6 +43,24 @@ def built(repository: Path, build: str) -> list[Path]:
 def test_each_checkout_is_built_once_from_its_own_code(repository: Path) -> None:
     folders = built(repository, "cat source >> program")
     assert [(folder / "program").read_text() for folder in folders[:2]] == ["0", "1"]
+
+
+@pytest.mark.parametrize("build", ["", "cat source >> program"])
+def test_a_tracked_file_that_a_program_changed_is_restored_before_it_is_measured_again(
+    repository: Path, build: str
+) -> None:
+    with ExitStack() as opened:
+        state = commit_states(repository, "HEAD~1", "HEAD", repository.parent / "dir", opened, build).state
+        for _ in range(2):
+            checkout = state(0).checkout
+            assert checkout is not None
+            assert [file.read_text() for file in checkout.folder.glob("[sp]*")] == ["0"] * (2 if build else 1)
+            (checkout.folder / "source").write_text("written by the program")
+
+
+def test_a_process_that_a_build_leaves_behind_is_not_waited_for(repository: Path) -> None:
+    [folder, *_] = built(repository, "sleep 600 & echo $! > left")
+    os.kill(int((folder / "left").read_text()), signal.SIGKILL)  # there is still one
 
 
 def test_a_build_that_fails_says_so_with_its_output(repository: Path) -> None:
