@@ -52,6 +52,13 @@ MATRIX = """
 """
 
 
+def test_collecting_lists_them_where_the_launcher_can_not_be_made(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=MATRIX)
+    result = pytester.runpytest("--collect-only", "--tfperf-launcher=external")  # which needs --tfperf-nodes
+    assert result.ret == USAGE_ERROR
+    result.stdout.fnmatch_lines(["*unknown model 'resnet500'*"])
+
+
 @pytest.fixture
 def matrix(pytester: pytest.Pytester) -> pytest.RunResult:
     pytester.makepyfile(test_it=MATRIX)
