@@ -11,11 +11,14 @@ from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.session import state
 from tests.helpers.inner import Project
 from tests.helpers.states import state_of
 
 
-def test_a_fault_of_one_feature_is_told_and_keeps_no_other_from_writing(tmp_path: Path) -> None:
+def test_a_fault_of_one_feature_is_told_and_keeps_no_other_from_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def faulty(*_: object) -> list[str]:
         raise UnicodeError("no such letter")
 
@@ -24,7 +27,8 @@ def test_a_fault_of_one_feature_is_told_and_keeps_no_other_from_writing(tmp_path
 
     ends: dict[str, Any] = {"faulty": faulty, "full": full, "report": lambda *_: ["report: written"]}
     made = state_of(tmp_path, [SelectedTest(id="a.py::test")])
-    made.features = {name: Feature(session_ended=end) for name, end in ends.items()}
+    played = {name: Feature(asked=bool, session_ended=end) for name, end in ends.items()}  # asked for by any settings
+    monkeypatch.setattr(state, "features", lambda: played)
     made.conclude()
     assert made.output_lines == [
         "faulty: a fault of pytest-tfperf itself, please report it: UnicodeError('no such letter')",
