@@ -102,9 +102,8 @@ def in_brief(m: Measurement) -> str:
         return invalid(m)
     verdict, unit = m.verdicts[0], f" {m.throughput.unit}/s"
     if m.other is not None:
-        least = m.other.at_least
-        is_less = f"b is {compared(m.ratio - 1)} a, ratio {m.ratio:.3f}"
-        return f"{verdict.outcome}: {is_less if least is None else f'ratio {m.ratio:.3f}, {_required(m, least)}'}"
+        required = ratio_fact(m, m.other)
+        return f"{verdict.outcome}: {required or f'b is {compared(m.ratio - 1)} a, ratio {m.ratio:.3f}'}"
     changes = _changes(verdict, unit)
     return f"{verdict.outcome}: {changes[0] if changes else f'{rate(m.throughput.examples_per_sec)}{unit}'}"
 
@@ -386,6 +385,11 @@ def ratio(b: Measurement) -> str:
     return f"ratio {b.ratio:.3f}, 95 % CI {ratio_interval(b)}"
 
 
+def ratio_fact(b: Measurement, a: MeasuredSide) -> str:
+    """Write a required ratio: "ratio 1.990, 20.4 % below the required 2.500"; "" where none is required."""
+    return "" if a.at_least is None else f"ratio {b.ratio:.3f}, {_required(b, a.at_least)}"
+
+
 def _required(b: Measurement, least: float) -> str:
     far = f"{percent(1 - b.ratio / least)} below" if b.ratio < least else "at least"
     return f"{far} the required {least:.3f}"
@@ -402,5 +406,7 @@ def why_of(b: Measurement) -> str:
     assert b.other is not None, "only a measurement beside another side has a ratio"
     if not b.is_valid:
         return invalid(b)
-    why = f"{b.verdicts[0].why} in {counted(len(b.pairs), 'fresh pair')}"
+    verdict, least = b.verdicts[0], b.other.at_least
+    why = verdict.why if least is None or verdict.outcome is Outcome.INCONCLUSIVE else _required(b, least)
+    why = f"{why} in {counted(len(b.pairs), 'fresh pair')}"
     return "; ".join(filter(None, (why, b.other.ended or "", fallback_fact(b.other))))

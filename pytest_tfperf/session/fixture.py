@@ -357,7 +357,9 @@ class ThroughputFixture:
 
 def _ratio(at_least: object, tolerance: object) -> float:
     if isinstance(at_least, bool) or not isinstance(at_least, int | float) or not 0 < at_least < math.inf:
-        raise WorkloadError(f"at_least={at_least!r:.80} must be a ratio above 0, as 3.6 for four GPUs over one")
+        raise WorkloadError(
+            f"at_least={at_least!r:.80} must be 'published' or a ratio above 0, as in 3.6 for 4 GPUs over 1"
+        )
     if tolerance is not None:
         raise WorkloadError(f"at_least={at_least!r} and tolerance={tolerance!r}: give one of them")
     return at_least

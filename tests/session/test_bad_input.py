@@ -137,7 +137,7 @@ CALLS = {
     "check(tiny(batch_size=0), on=one)": "batch_size=0: examples per replica must",
     "compare(W, W, on=one, max_pairs=2)": "max_pairs=2: it takes a whole number",
     "compare(W, W, on=one, max_seconds=0)": "max_seconds=0 must be above 0",
-    "compare(W, W, on=one, at_least=True)": "at_least=True must be a ratio above 0",
+    "compare(W, W, on=one, at_least=True)": "at_least=True must be 'published' or a ratio above 0",
     "compare(W, W, on=one, at_least=0.9, tolerance=0.1)": "at_least=0.9 and tolerance=0.1: give one of them",
     "compare(W, Command(['x'], name='x'), on=one)": "for both sides the same kind",
     "check(Command([], name='x'), on=one)": "x: name the program",

@@ -22,7 +22,7 @@ from pytest_tfperf.reports.measurement_table import ACT_FIRST, figure_rows, meas
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.numbers import change, counted
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
-from pytest_tfperf.reports.verdict import as_fraction, bad_figures, fact, sides
+from pytest_tfperf.reports.verdict import as_fraction, bad_figures, fact, ratio_fact, ratio_interval, sides
 from pytest_tfperf.stores import files
 
 _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
@@ -301,6 +301,8 @@ def _rows(m: Measurement) -> Iterator[Row]:
         low, high = verdict.interval or (math.nan, math.nan)
         interval = f"{change(low)} to {change(high)}" if verdict.interval and m.is_valid else None
         why = change(moved) if m.is_valid else verdict.why
+        if m.is_valid and m.other is not None and (required := ratio_fact(m, m.other)):
+            why, interval = required, ratio_interval(m)
         yield {"outcome": verdict.outcome, "test": m.test, "change": why, "95 % CI": interval} | rest
     for bad in bad_figures(m):
         yield {"outcome": bad.outcome, "test": m.test, "change": fact(m, bad), "95 % CI": None} | rest

@@ -42,6 +42,12 @@ def test_where_nothing_moved_it_is_one_line() -> None:
     assert comment(record, RERUN) == "**1 of 1 throughput test passed.**\n"
 
 
+def test_a_ratio_that_falls_short_is_not_called_a_change() -> None:
+    text = comment(SessionResult(results=[interleaved(ratio=1.99, a={"at_least": 2.5})]), RERUN)
+    assert "ratio 1.990, 20.4 % below the required 2.500" in text
+    assert "+99" not in text
+
+
 def test_it_begins_with_what_all_tests_have_in_common() -> None:
     record = SessionResult(results=[interleaved(Outcome.PASS, 1.0)], verdicts=[session_verdict(kind="software")])
     assert comment(record, RERUN).startswith("**Software REGRESSED ")
