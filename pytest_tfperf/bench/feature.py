@@ -53,7 +53,7 @@ class Feature:
         figures: the figures that each check is judged by beside its throughput, where its test names none.
         profiler: the profiler of confirmed regressions and new baselines; the session's engine takes its runs.
         session_verdicts: further verdicts on these machines, when all tests have run. Raises TfperfError.
-        properties: the JUnit properties of a test's decided results.
+        properties: the properties of a test's decided results, in JUnit XML and elsewhere; asked in every session.
         session_ended: write the files that were asked for; gives lines for the user.
         exited: correct what they say of the exit status, which other plugins may change after `session_ended`.
     """

@@ -63,7 +63,6 @@ class Settings:
 
     root: Path = Path()  # pytest's rootdir
     collects_only: bool = False  # whether pytest runs no test
-    writes_junit: bool = False  # whether pytest writes JUnit XML
     rerun: RerunCommand = RerunCommand()
     update_baselines: Update | None = None  # the tests whose baselines are recorded; None for no tests
     slowed: tuple[str, ...] = ()  # the tests that `inject_slowdown` slows down; () for all

@@ -82,7 +82,6 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         root=config.rootpath,
         collects_only=any(map(config.getoption, _COLLECT_ONLY)),
-        writes_junit=bool(config.getoption("xmlpath", None)),
         update_baselines=Update(update) if update else None,
         slowed=tuple(told.get("slowed", ())),
         bisect_step=Path(told["bisect_step"]) if "bisect_step" in told else None,

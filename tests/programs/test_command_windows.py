@@ -257,6 +257,10 @@ NO_RATE: dict[str, tuple[PlayedProgram, dict[str, object]]] = {
     "begins a line": (PlayedProgram([(1.0, "loading ...")], hangs=True, silence_seconds=600), {}),
     "imports for long": (PlayedProgram([(28.0, "Epoch 1/20\n")], hangs=True, silence_seconds=600), {}),
     "prints nothing": (PlayedProgram([], hangs=True, silence_seconds=600), {}),
+    "may take for ever": (
+        PlayedProgram([(1.0, "hello\n"), (40.0, "hello\n")], silence_seconds=math.inf),
+        {"first_within": math.inf},
+    ),
     "another unit": (PlayedProgram([(1.0, "12 img/s\n")] * 99), {}),
 }
 

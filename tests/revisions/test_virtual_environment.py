@@ -47,6 +47,12 @@ def refusal(tmp_path: Path, lock: Path) -> str:
     return str(refused.value)
 
 
+def test_a_uv_that_can_not_be_started_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play_uv(tmp_path / "bin", monkeypatch)
+    (tmp_path / "bin" / "uv").write_text("#!/no/such/interpreter\n")
+    assert f"{tmp_path / 'bin' / 'uv'} can't be run: No such file or directory" in refusal(tmp_path, lock_of(tmp_path))
+
+
 # What uv is told
 
 

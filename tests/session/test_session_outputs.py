@@ -63,7 +63,6 @@ def test_a_file_makes_the_features_that_are_for_it_take_part(tmp_path: Path, fil
         ({"against": Path("python")}, "against"),
         ({"launcher": "external --nodes=2"}, "cluster"),
         ({"fail_on_drift": True}, "changes"),
-        ({"writes_junit": True}, "ci"),
         ({"update_baselines": Update.ALL}, "references"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.bench.feature import Feature
@@ -33,7 +32,7 @@ def prepare(settings: Settings) -> None:
 
 
 def properties(results: Sequence[Measurement]) -> list[tuple[str, object]]:
-    """Give the JUnit properties of a test."""
+    """Give the properties of a test."""
     from pytest_tfperf.features.ci import outputs
 
     return [*outputs.properties(results)]
@@ -50,7 +49,6 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[Line | st
 FEATURE: Final = Feature(
     settings=(MARKDOWN, COMMENT),
     variables=("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"),  # a job reads annotations and a summary
-    asked=attrgetter("writes_junit"),  # JUnit XML gets properties
     prepare=prepare,
     properties=properties,
     session_ended=session_ended,
