@@ -111,7 +111,7 @@ class _TimedRun:
 
 
 def _log_rates(run: Run) -> list[float]:
-    return [math.log(run.examples_per_step * w.steps / w.seconds) for w in run.windows]
+    return [math.log(run.rate(window)) for window in run.windows]
 
 
 def time_windows(
