@@ -22,7 +22,7 @@ from pytest_tfperf.judging.session_effects import CommonDrift
 from pytest_tfperf.judging.target import Target
 from pytest_tfperf.reports.measurement_table import figure_table, measurement_table
 from pytest_tfperf.reports.message import message, ways_out_of_doubt
-from pytest_tfperf.reports.verdict import in_brief, written
+from pytest_tfperf.reports.verdict import fact, in_brief, written
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import KEY, NOISE, baseline, interleaved, measurement, pair, run_at, throughput, verdict
 
@@ -112,6 +112,19 @@ MESSAGES = {
 
 def test_messages(same_texts: SameTexts) -> None:
     same_texts("figures", {case: [in_brief(found), *message(found)] for case, found in MESSAGES.items()})
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (0.0, "level with a's 5000"),
+        (1.0, "1 more than a's 5000"),
+        (500.0, "10.0 % more than a's 5000"),
+    ],
+)
+def test_a_small_change_of_a_large_count_is_not_worded_as_0_percent(change: float, text: str) -> None:
+    traces = Verdict(figure=Figure("retraces"), rule=Rule.OTHER_SIDE, value=5000 + change, change=change)
+    assert fact(measurement(), replace(traces, confirmed_from=5000.0)).endswith(text)
 
 
 @pytest.mark.parametrize(
