@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict

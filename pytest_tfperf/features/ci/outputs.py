@@ -118,7 +118,7 @@ def properties(results: Sequence[Measurement]) -> list[Property]:
 
     Fractions are signed: a change of -0.13 is 13 % slower. Unknown values are left out. Figures have names such as
     "figure.loss" and "figure.loss.outcome"; a figure's own name has no dot, so no name is that of another property. A
-    comparison has b's value, and a's in place of the baseline; `topology` is b's, and `a_topology` stands where a's differs.
+    comparison has b's value, and a's in place of the baseline; where their topologies differ, `a_topology` is a's.
     """
     all_properties: list[Property] = []
     for number, result in enumerate(results, 1):
