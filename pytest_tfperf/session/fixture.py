@@ -310,7 +310,8 @@ class ThroughputFixture:
         kinds = set(map(type, subjects))
         if kinds not in ({Workload}, {Command}):
             given = " and ".join(f"{subject!r:.80}" for subject in subjects)
-            raise WorkloadError(f"{given}: give a Workload or a Command(argv, name=...), for both sides the same kind")
+            same = ", for both sides the same kind" if len(subjects) > 1 else ""
+            raise WorkloadError(f"{given}: give a Workload or a Command(argv, name=...){same}")
         of_a_program = Command in kinds
         asked, settings = figures_of(also, of_a_program=of_a_program), self._state.settings
         default: list[Figure] = []
