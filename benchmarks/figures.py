@@ -57,7 +57,7 @@ WORKLOADS = (
 JAX_LINE = r"step \d+: (?P<milliseconds>[\d.]+) ms, loss (?P<loss>[\d.]+)"
 PROGRAMS = {
     "train_pytorch.py": Reads(field="images_per_sec"),
-    "train_jax.py": Reads(pattern=JAX_LINE, examples_per_step=64),
+    "train_jax.py": Reads(pattern=JAX_LINE),
 }
 
 
@@ -113,10 +113,16 @@ def subjects() -> Iterator[tuple[Workload | Command, Plan]]:
     folder = Path(__file__).resolve().parent.parent / "examples" / "own_script"
     for name, reads in PROGRAMS.items():
         command = [sys.executable, name]
-        yield (
-            Command(command, name=name, unit="images/s", cwd=str(folder), reads=reads, env=COLD_CACHES),
-            replace(plan, warmup_steps=1, counts_readings=True),
+        program = Command(
+            command,
+            name=name,
+            unit="images/s",
+            examples_per_step=64,
+            cwd=str(folder),
+            reads=reads,
+            env=COLD_CACHES,
         )
+        yield program, replace(plan, warmup_steps=1, counts_readings=True)
 
 
 def measure(runs: int, file: Path) -> None:

@@ -14,7 +14,7 @@ from pytest_tfperf import Command, Reads
 def test_keras_fit(throughput, gpu_topology):
     """Keras prints steps, so the test says how many examples one holds."""
     command = [sys.executable, "train_keras.py", "--epochs=100", "--batch-size=32"]
-    throughput.check(Command(command, name="keras-fit", reads=Reads(examples_per_step=32)), on=gpu_topology.take(1))
+    throughput.check(Command(command, name="keras-fit", examples_per_step=32), on=gpu_topology.take(1))
 
 
 @pytest.mark.cpu
@@ -39,6 +39,7 @@ def test_jax(throughput, gpu_topology):
     """A pattern finds the time of a step and the loss; peak memory is gated, too."""
     pytest.importorskip("jax")
     command = [sys.executable, "train_jax.py"]
-    reads = Reads(pattern=r"step \d+: (?P<milliseconds>[\d.]+) ms, loss (?P<loss>[\d.]+)", examples_per_step=64)
+    reads = Reads(pattern=r"step \d+: (?P<milliseconds>[\d.]+) ms, loss (?P<loss>[\d.]+)")
     on, also = gpu_topology.take(1), ("peak_memory", "loss")
-    throughput.check(Command(command, name="jax-loop", unit="images/s", reads=reads), on=on, also=also)
+    program = Command(command, name="jax-loop", unit="images/s", examples_per_step=64, reads=reads)
+    throughput.check(program, on=on, also=also)

@@ -146,7 +146,8 @@ class RunEngine:
             opened.enter_context(prepared.proof(program.pid))
             if has_peak and not topology.gpus:
                 peak_memory = opened.enter_context(memory.of_children(program.pid))
-            self._observer.phase("first reading" if command.reads.examples is None else "its whole run")
+            is_timed_whole = command.reads is not None and command.reads.examples is not None
+            self._observer.phase("its whole run" if is_timed_whole else "first reading")
             windows = CommandWindows(
                 program,
                 command,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 import sys
@@ -19,9 +20,7 @@ from pytest_tfperf.lines import shortened
 READ_BY_GROUP = ("rate", "step", "seconds", "milliseconds")
 """The groups of a pattern, of which it has one: units per second, a counter of steps, or a step's time."""
 
-SAY_HOW_MANY = (
-    "say how many units a step holds over all devices with reads=Reads(examples_per_step=N), or count unit='steps/s'"
-)
+SAY_HOW_MANY = "say how many units a step holds over all devices with examples_per_step=N, or count unit='steps/s'"
 """The next step where a program prints steps or their times, and their size is not known."""
 
 
@@ -50,7 +49,6 @@ class Reads:
             `loss`.
         field: the field of JSON lines that holds the rate; "train.rate" for `rate` inside of `train`.
         parse: a function of a line that returns the rate in units per second, or None for a line without a rate.
-        examples_per_step: units in a step, over all devices, where the program prints steps or their times.
         rate_is: "average" for rates since the first step, which are converted to recent rates; "recent" for rates that
             only look like averages. None: the averages of known formats are converted, and other rates that look like
             averages are refused.
@@ -66,8 +64,8 @@ class Reads:
 
     pattern: str = ""
     field: str = ""
-    parse: Callable[[str], float | None] | None = None
-    examples_per_step: int | None = None
+    # A function in a test's body is another one each time it runs.
+    parse: Callable[[str], float | None] | None = dataclasses.field(default=None, compare=False)
     rate_is: RateIs | str | None = None
     until_end: bool = False
     examples: int | None = None
@@ -75,10 +73,7 @@ class Reads:
     first_within: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("examples_per_step", "examples"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise WorkloadError(f"{name}={value!r} must be a whole number from 1")
+        _require_count(self, "examples")
         for name in ("pattern", "field"):
             if not isinstance(getattr(self, name), str):
                 raise WorkloadError(f"{name}={getattr(self, name)!r} must be a text")
@@ -100,6 +95,12 @@ class Reads:
     def reads_to_the_end(self) -> bool:
         """Whether the program runs to its end."""
         return self.until_end or self.examples is not None
+
+
+def _require_count(of: object, name: str) -> None:
+    value = getattr(of, name)
+    if value is not None and (type(value) is not int or value < 1):
+        raise WorkloadError(f"{name}={value!r} must be a whole number from 1")
 
 
 def _require_one_group(pattern: str) -> None:
@@ -130,13 +131,14 @@ _LIKE_A_WORKLOAD = re.compile(rf"-b[0-9]+(-|$)|[-_]({'|'.join(VariableUpdate)})-
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program of your own and how its output is read; `throughput.check` takes it in place of a `Workload`.
+    """A program of your own; `throughput.check` takes it in place of a `Workload`.
 
     Args:
         argv: the program and its arguments, as in `[sys.executable, "train.py", "--epochs=1"]`.
         name: the key of its baseline, and its name in tables and messages.
         unit: the unit of its rate, such as "images/s".
-        reads: how its output is read; by default, lines in the known formats are.
+        examples_per_step: what a step holds of what the unit counts, over all devices.
+        reads: how its output is read; None: it is measured by its steps.
         cwd: the folder where it runs, relative to pytest's rootdir, which is the default.
         env: environment variables that it gets beside pytest's own.
         ranks_per_node: the number of its processes on each of several nodes.
@@ -151,7 +153,8 @@ class Command:
     _: KW_ONLY
     name: str
     unit: str = "examples/s"
-    reads: Reads = field(default_factory=Reads)
+    examples_per_step: int | None = None
+    reads: Reads | None = None
     cwd: str | Path = ""
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     ranks_per_node: int = 1
@@ -189,6 +192,9 @@ class Command:
                 raise WorkloadError(f"{name}: the {kind} {shown} contains a NUL character: remove it")
         if type(self.ranks_per_node) is not int or self.ranks_per_node < 1:
             raise WorkloadError(f"{name}: ranks_per_node={self.ranks_per_node!r} must be a whole number from 1")
+        _require_count(self, "examples_per_step")
+        if self.reads is None:
+            return
         if not isinstance(self.reads, Reads):
             raise WorkloadError(f"{name}: reads={self.reads!r:.80} must be a Reads(...)")
         if self.reads.pattern and "(?P<rate>" not in self.reads.pattern and self.counted_per_step is None:
@@ -235,8 +241,12 @@ class Command:
     @property
     def counted_per_step(self) -> int | None:
         """Units in a step; None if that is not known."""
-        given = self.reads.examples_per_step
-        return 1 if self.counted == STEPS and given is None else given
+        return 1 if self.counted == STEPS and self.examples_per_step is None else self.examples_per_step
+
+    @property
+    def runs_to_its_end(self) -> bool:
+        """Whether it is read until it ends by itself."""
+        return self.reads is not None and self.reads.reads_to_the_end
 
     def __str__(self) -> str:
         return self.id

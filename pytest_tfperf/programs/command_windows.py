@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
-from pytest_tfperf.core.command import Command, TimedFrom
+from pytest_tfperf.core.command import Command, Reads, TimedFrom
 from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, Figure
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Plan, Run, Window, WindowObserver
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
@@ -64,18 +64,19 @@ class CommandWindows:
     ) -> None:
         self._program = program
         self._command = command
+        self._reads = command.reads or Reads()
         self._slowdown = slowdown
         self._clock = clock
         self._reader = Reader(command, devices)
         self._times_first_step = any(figure.name == FIRST_STEP for figure in also)
         self._may_lack_figures = may_lack_figures
         self._peak_memory = peak_memory
-        self._figures = FigureLines(also, None if command.reads.reads_to_the_end else LOSS_READING)
+        self._figures = FigureLines(also, None if self._reads.reads_to_the_end else LOSS_READING)
         self._first_at: float | None = None
         self._started_at = clock()
         self._aggregator = WindowAggregator(clock(), command.counted_per_step or 1, WINDOW_SECONDS)
-        first_within = math.inf if command.reads.reads_to_the_end else None  # it may print its rate as its last line
-        self._patience = Patience(clock(), command.reads.first_within or first_within)
+        first_within = math.inf if self._reads.reads_to_the_end else None  # it may print its rate as its last line
+        self._patience = Patience(clock(), self._reads.first_within or first_within)
         self._notice = notice
         self._windows = self._read_or_timed()
         self._warmup: list[Window] = []
@@ -102,7 +103,7 @@ class CommandWindows:
         for window in self._windows:
             windows.append(window)
             observer.window(run := self._run(self._warmup, windows), plan)
-            if self._command.reads.reads_to_the_end:
+            if self._reads.reads_to_the_end:
                 continue
             spent = self._clock() - started >= plan.max_seconds
             if len(windows) >= plan.steps or (spent and len(windows) >= MIN_WINDOWS_FOR_ERROR):
@@ -148,7 +149,7 @@ class CommandWindows:
         )
 
     def _read_or_timed(self) -> Iterator[Window]:
-        examples = self._command.reads.examples
+        examples = self._reads.examples
         with self._failures():
             for window in self._read() if examples is None else self._whole_run(examples):
                 yield replace(window, seconds=window.seconds / (1 - self._slowdown))
@@ -164,7 +165,7 @@ class CommandWindows:
                 self._figures.take(line)
         self._figures.take(splitter.unfinished)
         self._require_good_end()
-        begin = started if self._command.reads.timed_from == TimedFrom.START else self._first_at
+        begin = started if self._reads.timed_from == TimedFrom.START else self._first_at
         if begin is None:
             raise program.failure(
                 "it printed nothing, so there is no first output to time from", "give timed_from='start'"
@@ -198,7 +199,7 @@ class CommandWindows:
             step = "fix the cause that its output shows"
             if "SIGKILL" in bad:
                 step = "look for what killed it, then run the test again"
-            step += "; it must end with status 0" if self._command.reads.reads_to_the_end else ""
+            step += "; it must end with status 0" if self._reads.reads_to_the_end else ""
             readings = counted(self._aggregator.readings, "reading")
             raise self._program.failure(f"the program {bad} after {readings}", step)
 
@@ -207,7 +208,7 @@ class CommandWindows:
         printed, per_step = self._aggregator, self._command.counted_per_step
         with self._failures():
             printed.clock.require_means_of_equal_work()
-        if self._command.reads.rate_is is None and is_running_average(printed.rates, printed.clock.units_per_step):
+        if self._reads.rate_is is None and is_running_average(printed.rates, printed.clock.units_per_step):
             raise self._program.failure(
                 "its rates look like averages since the first one, which hide most of a change",
                 "give reads=Reads(rate_is='average') to undo them, or rate_is='recent' if they are none",
@@ -218,7 +219,7 @@ class CommandWindows:
                 f"by its rates and the time between its lines a step holds {by_the_clock:.4g} {self._command.counted}, "
                 f"and examples_per_step is {per_step}",
                 "correct that; or where the program times steps before the device has finished them, read the counter "
-                r"beside the rate, as by reads=Reads(pattern=r'step (?P<step>\d+)', examples_per_step=N)",
+                r"beside the rate, as by reads=Reads(pattern=r'step (?P<step>\d+)')",
             )
 
     @property
@@ -326,7 +327,7 @@ class CommandWindows:
                 "it printed too little before it ended: three lines with a counter, in one epoch, make one reading",
                 "let it print more often or run longer; Keras' fit(verbose=2) counts epochs" + self._patience.buffering,
             )
-        if not self._command.reads.reads_to_the_end:
+        if not self._reads.reads_to_the_end:
             raise self._program.failure(
                 f"the program ended after {counted(readings, 'reading')}, of which the first is warm-up and "
                 f"{MIN_WINDOWS_FOR_ERROR} more are needed: one alone has no error estimate",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from pytest_tfperf.core.command import SAY_HOW_MANY, Command, RateIs
+from pytest_tfperf.core.command import SAY_HOW_MANY, Command, RateIs, Reads
 from pytest_tfperf.programs.formats import FORMATS
 from pytest_tfperf.programs.own_formats import OwnLines, read_by, series_in_json
 from pytest_tfperf.programs.progress_lines import Bars, KerasLines, looks_like_progress
@@ -40,7 +40,7 @@ class Reader:
 
     def __init__(self, command: Command, devices: int = 1) -> None:
         self._command = command
-        reads = command.reads
+        self._reads = reads = command.reads or Reads()
         self._own = OwnLines(reads.field, reads.pattern)
         self._formats = self._formats_of(command, devices)
         self._is_described = bool(reads.pattern or reads.field or reads.parse)
@@ -54,14 +54,14 @@ class Reader:
         self.unread: list[tuple[str, str]] = []  # the first lines with a rate that could not be read, and why
 
     def _formats_of(self, command: Command, devices: int) -> Sequence[_Format]:
-        reads, unit = command.reads, command.counted
+        reads, unit = self._reads, command.counted
         if reads.field:
             return [_Format("field", self._own.read, form=lambda line: " ".join(sorted(counters_in(line))))]
         if reads.pattern:
             return [_Format("pattern", self._own.read, form=form_of)]
         if reads.parse is not None:
             return [_Format("parse", partial(read_by, reads.parse))]
-        counts = reads.examples_per_step is not None
+        counts = command.examples_per_step is not None
         keras, bars = KerasLines(), Bars(unit)
         return [
             _Format("Keras' progress lines", keras.read, keras.read_unfinished),
@@ -111,7 +111,7 @@ class Reader:
 
     def nothing_read(self) -> str:
         """Why no line has a reading, with what was expected."""
-        reads = self._command.reads
+        reads = self._reads
         if self._own.fields:
             known = ", ".join(self._own.fields)
             return f"no JSON line has a number in the field {reads.field!r}; they have {known}"
@@ -170,7 +170,7 @@ class Reader:
         return None
 
     def _is_of_first_series(self, reading: Reading, form: str, *, is_whole: bool) -> bool:
-        reads = self._command.reads
+        reads = self._reads
         # A bar may be drawn under other names before its first step.
         if reads.parse is not None or (reading.kind.is_counter and reading.value == 0):
             return True
@@ -179,8 +179,8 @@ class Reader:
 
     def _as_the_user_says(self, reading: Reading) -> Reading:
         """The reading, for `rate_is="average"` as a mean since the first step; lines without a counter count steps."""
-        if self._command.reads.rate_is != RateIs.AVERAGE:
-            if reading.is_named_average and self._command.reads.rate_is is None:
+        if self._reads.rate_is != RateIs.AVERAGE:
+            if reading.is_named_average and self._reads.rate_is is None:
                 self._named_average = self._named_average or shown(reading.line)
             return reading
         step = step_in(reading.line) or self._read

@@ -222,7 +222,7 @@ class Clock:
             raise Unreadable(
                 f"if its rates are averages, its last lines stand for {changes[0]:.2g} times the work of the first",
                 "the first lines may stand for steps that were not printed: read a counter, as by "
-                r"reads=Reads(pattern=r'step (?P<step>\d+)', examples_per_step=N)",
+                r"reads=Reads(pattern=r'step (?P<step>\d+)')",
             )
 
     def compare_rate(self, now: float, rate: float, line: str) -> None:
@@ -256,7 +256,7 @@ class Clock:
                 f"the times of its steps add up to {self._stated:.1f} s, and only {since:.1f} s have passed from "
                 f"{shown(self._first[1])!r} to {shown(line)!r}",
                 "it may be the time since the start, or of many steps: read the counter beside it, as by "
-                r"reads=Reads(pattern=r'step (?P<step>\d+)', examples_per_step=N); if several processes print, let one "
+                r"reads=Reads(pattern=r'step (?P<step>\d+)'); if several processes print, let one "
                 "print the rate of all",
             )
 

@@ -281,13 +281,11 @@ class ThroughputFixture:
         if not isinstance(subject, Command):
             catalogue.require_own_modules(subject, (self._state.settings.root / self._test.partition("::")[0]).parent)
             return
-        # A function in a test's body is another one each time it runs.
-        program = replace(subject, reads=replace(subject.reads, parse=None))
         call, key = (self._test, self._calls), (subject.name, on.machine, on.shape)
-        first, its_call = self._state.commands.get(key, (program, call))
+        first, its_call = self._state.commands.get(key, (subject, call))
         if its_call == call:
-            self._state.commands[key] = (program, call)  # a test that runs again has another temporary folder
-        elif first != program or its_call[0] != self._test:
+            self._state.commands[key] = (subject, call)  # a test that runs again has another temporary folder
+        elif first != subject or its_call[0] != self._test:
             raise WorkloadError(
                 f"name={subject.name!r} in {self._test} is the name of another command already, in {its_call[0]}, and "
                 "both would have one baseline: give each its own name"
@@ -339,7 +337,7 @@ class ThroughputFixture:
                     "no error estimate, or reads=Reads(until_end=True) without steps for a program that prints less"
                 )
             plan = replace(plan, steps=MIN_WINDOWS_FOR_ERROR)
-        to_the_end = any(program.reads.reads_to_the_end for program in programs)
+        to_the_end = any(program.runs_to_its_end for program in programs)
         return replace(ONE_WINDOW if settings.smoke else plan, counts_readings=True, until_end=to_the_end)
 
     def _here(self, subject: Subject, figures: tuple[Figure, ...]) -> Subject:
@@ -349,7 +347,7 @@ class ThroughputFixture:
         settings, reads = self._state.settings, subject.reads
         if not subject.argv:
             raise WorkloadError(f"{subject}: name the program, as in Command([sys.executable, 'train.py'], ...)")
-        if settings.smoke:
+        if settings.smoke and reads is not None:
             reads = replace(reads, until_end=False)
         folder = str(settings.root / subject.cwd)
         return replace(subject, cwd=folder, reads=reads, env=with_cold_caches(figures, subject.env))

@@ -96,11 +96,16 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    reads = Reads(
-        pattern=given.pattern, field=given.field, examples_per_step=given.examples_per_step, rate_is=given.rate_is
-    )
+    reads = Reads(pattern=given.pattern, field=given.field, rate_is=given.rate_is)
     argv = [sys.executable if given.command[0] in ("python", "python3") else given.command[0], *given.command[1:]]
-    command = Command(argv, name="read", unit=given.unit or "examples/s", reads=reads, terminal=given.terminal)
+    command = Command(
+        argv,
+        name="read",
+        unit=given.unit or "examples/s",
+        examples_per_step=given.examples_per_step,
+        reads=reads,
+        terminal=given.terminal,
+    )
     printed = Printed.by(command, given.seconds)
     if not printed.pieces:
         show("it printed nothing. Let it print its rate to stdout or stderr, or give --seconds more")
@@ -189,7 +194,7 @@ class _Read:
 
     def __init__(self, command: Command, printed: Printed, devices: int) -> None:
         self.command, self.printed, self.devices = command, printed, devices
-        self.is_described = bool(command.reads.pattern or command.reads.field)
+        self.is_described = command.reads is not None and bool(command.reads.pattern or command.reads.field)
         self.reader = Reader(command, devices)
         self.readings: list[tuple[str, Reading]] = []
         self._ignored: list[str] = []
@@ -225,7 +230,7 @@ class _Read:
             "",
             f"{len(self.readings)} of {lines} are read, as {self.reader.read_as}.",
             *self._measured(),
-            *([_STEPS_ALONE] if self.command.counted == STEPS and not self.command.reads.examples_per_step else []),
+            *([_STEPS_ALONE] if self.command.counted == STEPS and not self.command.examples_per_step else []),
             "",
             "In a test:",
             "",
@@ -250,11 +255,11 @@ class _Read:
         return [_Read(replace(self.command, unit=f"{unit}/s"), self.printed, self.devices) for unit in units]
 
     def _test(self) -> list[str]:
-        command, reads = self.command, self.command.reads
+        command, reads = self.command, self.command.reads or Reads()
         first, *others = command.words
         argv = ", ".join(["sys.executable" if first == sys.executable else repr(first), *map(repr, others)])
-        given = {"pattern": reads.pattern, "field": reads.field, "examples_per_step": reads.examples_per_step}
-        given["rate_is"] = None if reads.rate_is is None else str(reads.rate_is)
+        given = {"pattern": reads.pattern, "field": reads.field}
+        given["rate_is"] = "" if reads.rate_is is None else str(reads.rate_is)
         options = [f"{name}={value!r}" for name, value in given.items() if value]
         imports = ["import sys"] if "sys.executable" in argv else []
         texts = [
@@ -266,6 +271,7 @@ class _Read:
             f"    name={_name_of(command.words)!r},",
             f'    unit="{command.unit}",',
         ]
+        texts += [f"    examples_per_step={command.examples_per_step},"] if command.examples_per_step else []
         texts += [f"    reads=Reads({', '.join(options)}),"] if options else []
         texts += ["    terminal=True,"] if command.terminal else []
         return [*texts, ")", "throughput.check(program, on=gpu_topology.take(1))"]
@@ -322,12 +328,12 @@ def _tried(command: Command, printed: Printed, devices: int, *, unit_is_given: b
     for proposal in islice(proposals(printed.lines()), _MOST_TRIED):
         if proposal.counts in kept:
             continue
-        reads, unit, examples = proposal.reads, f"{proposal.unit}/s", command.reads.examples_per_step
-        if proposal.counts and examples is not None:
-            reads, unit = replace(reads, examples_per_step=examples), command.unit
+        reads, unit, examples = proposal.reads, f"{proposal.unit}/s", proposal.examples_per_step
+        if proposal.counts and command.examples_per_step is not None:
+            examples, unit = command.examples_per_step, command.unit
         elif unit_is_given and not proposal.counts:
             unit = command.unit
-        way = replace(command, unit=unit, reads=reads)
+        way = replace(command, unit=unit, examples_per_step=examples, reads=reads)
         # To its end, because some programs print a few lines in the seconds of a trial.
         to_the_end = replace(way, reads=replace(reads, until_end=True))
         with suppress(MeasurementError):
@@ -337,12 +343,12 @@ def _tried(command: Command, printed: Printed, devices: int, *, unit_is_given: b
 
 
 def _command_line(way: _Tried, given: argparse.Namespace) -> str:
-    command, reads = way.command, way.command.reads
+    command, reads = way.command, way.command.reads or Reads()
     options = {
         "--unit": command.unit,
         "--pattern": reads.pattern,
         "--field": reads.field,
-        "--examples-per-step": reads.examples_per_step,
+        "--examples-per-step": command.examples_per_step,
         "--rate-is": reads.rate_is,
         "--devices": None if given.devices == 1 else given.devices,
         "--seconds": None if given.seconds == _SECONDS else f"{given.seconds:g}",
@@ -354,7 +360,7 @@ def _command_line(way: _Tried, given: argparse.Namespace) -> str:
 
 def _worded(way: _Tried) -> str:
     rate = f"{way.result.units_per_sec:,.6g} {way.command.unit}"
-    reads = way.command.reads
+    reads = way.command.reads or Reads()
     if not way.counts and reads.rate_is == RateIs.AVERAGE:
         return f"{rate} of late, by the averages since the start that it prints"
     if not way.counts:
@@ -362,7 +368,7 @@ def _worded(way: _Tried) -> str:
         doubt = "; its lines are too few to tell an average since the start: give --seconds more" if is_short else ""
         return f"{rate}, as it prints{doubt}"
     rate += ", by the time between its lines" if "(?P<step>" in reads.pattern else ", by the times that it prints"
-    if way.counts not in _A or reads.examples_per_step not in (None, 1):
+    if way.counts not in _A or way.command.examples_per_step not in (None, 1):
         return rate
     return f"{rate}. To count what {_A[way.counts]} holds over all devices: --examples-per-step N --unit UNIT/s"
 

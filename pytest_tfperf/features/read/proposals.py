@@ -80,6 +80,7 @@ class Proposal(NamedTuple):
     reads: Reads
     unit: str  # what its rate counts
     counts: str = ""  # what the numbers count or time, such as "step"; "" for a rate that the program prints
+    examples_per_step: int | None = None
 
 
 @dataclass
@@ -146,7 +147,7 @@ def proposals(printed: Sequence[tuple[float, str]]) -> Iterator[Proposal]:
     counters = [(counted, column) for column in columns if (counted := _counted(column, header))]
     for counted, column in sorted(counters, key=lambda counter: (counter[0] != "step", -len(counter[1].texts))):
         per_step = None if counted == "step" else 1
-        yield Proposal(Reads(pattern=column.pattern("step"), examples_per_step=per_step), f"{counted}s", counted)
+        yield Proposal(Reads(pattern=column.pattern("step")), f"{counted}s", counted, per_step)
     for name in dict.fromkeys(name for _, line in lines for name in _rate_fields(line)):
         values = [value for _, line in lines if (value := number_in((json_object(line) or {}).get(name))) is not None]
         yield from _rates(Reads(field=name), _unit_of(name), values)

@@ -27,7 +27,7 @@ def test_a_step_holds_an_unknown_number_of_examples_and_anything_else_itself(
     form: str, counts: str, examples: int | None
 ) -> None:
     (found,) = proposed(form)
-    assert (found.counts, found.unit, found.reads.examples_per_step) == (counts, f"{counts}s", examples)
+    assert (found.counts, found.unit, found.examples_per_step) == (counts, f"{counts}s", examples)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_test_that_would_be_refused_is_announced_with_the_next_step(capsys: py
         ("print('9/10 - 3s - 5ms/step')", (), EXIT_GREEN, "a step holds over all devices: --examples-per-step N"),
         ("print('12.5')", (r"--pattern=(?P<rate>\d+)",), EXIT_NOT_MEASURED, "refused: the group rate has '12'"),
         ("", ("--pattern=(",), EXIT_USAGE, "is no regular expression"),
-        ("print('9/10 - 3s - 5ms/step')", ("--examples-per-step=2",), EXIT_GREEN, "reads=Reads(examples_per_step=2)"),
+        ("print('9/10 - 3s - 5ms/step')", ("--examples-per-step=2",), EXIT_GREEN, "examples_per_step=2,"),
     ],
 )
 def test_what_can_not_be_read_says_why(
