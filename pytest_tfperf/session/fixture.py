@@ -311,7 +311,8 @@ class ThroughputFixture:
         if kinds not in ({Workload}, {Command}):
             given = " and ".join(f"{subject!r:.80}" for subject in subjects)
             raise WorkloadError(f"{given}: give a Workload or a Command(argv, name=...), for both sides the same kind")
-        source = Source.OUTPUT if Command in kinds else Source.WORKER
+        is_read = any(isinstance(subject, Command) and subject.reads is not None for subject in subjects)
+        source = Source.OUTPUT if is_read else Source.PROBE if Command in kinds else Source.WORKER
         asked, settings = figures_of(also, source), self._state.settings
         default: list[Figure] = []
         if of_suite:
