@@ -7,6 +7,9 @@ from typing import Final
 
 from pytest_tfperf.core.figure import SHARE
 
+SMALLEST_SHOWN: Final = 0.0005
+"""A smaller fraction is 0.0 % in a text."""
+
 
 def rate(examples_per_sec: float) -> str:
     """Write examples per second: "1,612", "640.3", "7.25"; below 1 with four significant digits, "0.09551"."""
@@ -40,7 +43,7 @@ def change(fraction: float) -> str:
 
 def compared(fraction: float) -> str:
     """Write a change in words: "13.0 % slower than", "level with"."""
-    if abs(fraction) < 0.0005:
+    if abs(fraction) < SMALLEST_SHOWN:
         return "level with"
     return f"{percent(fraction)} {'slower' if fraction < 0 else 'faster'} than"
 

@@ -50,6 +50,20 @@ def rate(
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ([5.83, 3.28, 15.31], Outcome.PASS),
+        ([0.87, 0.9, 2.92, 0.2, 1.83, 0.22, 3.66, 2.25], Outcome.INCONCLUSIVE),
+    ],
+    ids=["far above", "about there"],
+)
+def test_noise_leaves_a_required_ratio_in_doubt_only_where_the_ratio_may_be_lower(
+    changes: Sequence[float], outcome: Outcome
+) -> None:
+    assert rate(changes, terms=Terms(at_least=2.0)).outcome is outcome
+
+
 def gib(*pairs: tuple[float, float]) -> Sequence[tuple[float, float]]:
     return [(a * 2**30, b * 2**30) for a, b in pairs]
 

@@ -22,7 +22,7 @@ from pytest_tfperf.judging.session_effects import CommonDrift
 from pytest_tfperf.judging.target import Target
 from pytest_tfperf.reports.measurement_table import figure_table, measurement_table
 from pytest_tfperf.reports.message import message, ways_out_of_doubt
-from pytest_tfperf.reports.verdict import in_brief, written
+from pytest_tfperf.reports.verdict import fact, in_brief, written
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import KEY, NOISE, baseline, interleaved, measurement, pair, run_at, throughput, verdict
 
@@ -140,6 +140,24 @@ MESSAGES = {
 
 def test_messages(same_texts: SameTexts) -> None:
     same_texts("figures", {case: [in_brief(found), *message(found)] for case, found in MESSAGES.items()})
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (0.0, "level with a's 5000"),
+        (1.0, "1 more than a's 5000"),
+        (500.0, "500 more than a's 5000"),
+    ],
+)
+def test_a_change_of_a_count_is_worded_as_a_count(change: float, text: str) -> None:
+    breaks = Verdict(figure=Figure("graph_breaks"), rule=Rule.OTHER_SIDE, value=5000 + change, change=change)
+    assert fact(measurement(), replace(breaks, confirmed_from=5000.0)).endswith(text)
+
+
+def test_a_small_change_of_a_figure_that_does_not_vary_is_not_worded_as_0_percent() -> None:
+    rows = Verdict(figure=Figure("rows", absolute=0.5), rule=Rule.OTHER_SIDE, value=5001, change=1.0)
+    assert fact(measurement(), replace(rows, confirmed_from=5000.0)).endswith("1 higher than a's 5000")
 
 
 @pytest.mark.parametrize(
