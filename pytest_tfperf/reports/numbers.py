@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from pytest_tfperf.core.figure import SHARE
+
 SMALLEST_SHOWN: Final = 0.0005
 """A smaller fraction is 0.0 % in a text."""
 
@@ -70,7 +72,9 @@ def size(size_bytes: float | None) -> str:
 
 
 def written_in(unit: str, value: float) -> str:
-    """Write a value in its unit: "18.3 GiB", "1.42 s", "2.301"."""
+    """Write a value in its unit: "18.3 GiB", "1.42 s", "2.301"; a share in percent."""
+    if unit == SHARE:
+        return percent(value)
     return size(value) if unit == "bytes" else f"{value:.4g} {unit}".rstrip()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pytest_tfperf.core.baseline import READ, Baseline, Provenance
-from pytest_tfperf.core.figure import LOSS, PEAK_MEMORY, RATE, Better, Figure, at_fixed_steps, shown_name
+from pytest_tfperf.core.figure import LOSS, PEAK_MEMORY, RATE, SHARE, Better, Figure, at_fixed_steps, shown_name
 from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.verdict import (
@@ -184,15 +184,23 @@ def _changes(verdict: Verdict, unit: str = "") -> list[str]:
 
 
 def _compared(figure: Figure, difference: float, target: float) -> str:
-    """Write a change as "13.0 % slower than", "9 % more than", or in the figure's unit where the target is 0."""
+    """Write a change as "13.0 % slower than", "9 % more than", or in the figure's unit where the target is 0.
+
+    Counts, and shares in percent, are compared in their unit, too: "2 more than 1", "19 points more than 12 %".
+    """
     if figure.name == RATE:
         return compared(difference)
     more, less = figure.definition.more_and_less
     if not difference:
         return "level with"
-    # Of a large count, a difference of 1 is 0.0 %.
+    # Of a figure that does not vary, a difference may be 0.0 %.
     is_shown = bool(target) and abs(difference / target) >= SMALLEST_SHOWN
-    amount = percent(difference / target) if is_shown else written(figure, abs(difference))
+    if figure.unit == SHARE:
+        amount = f"{100 * abs(difference):.3g} points"
+    elif figure.is_count or not is_shown:
+        amount = written(figure, abs(difference))
+    else:
+        amount = percent(difference / target)
     return f"{amount} {more if difference > 0 else less} than"
 
 
@@ -292,6 +300,8 @@ def _threshold(verdict: Verdict) -> str:
         )
         target = f"baseline {written(figure, row.value)}"
         start = f"fails from {'a change of ' + shown if figure.better is Better.SAME else fails_at(verdict)}"
+        if not threshold:  # as of a count
+            start = f"fails {'below' if figure.better is Better.HIGHER else 'above'} {written(figure, row.value)}"
     if is_wider:
         accepted += f", widened to {shown} by noise"
     if verdict.threshold_recorded is not None:
@@ -349,7 +359,12 @@ def _accepted(figure: Figure, target: float) -> str:
 
 
 def _tolerance(figure: Figure) -> str:
+    if not (figure.tolerance or figure.absolute):
+        return "exact"
     relative = f"tolerance {percent(figure.tolerance or 0.0)}"
+    if figure.unit == SHARE and figure.absolute:
+        points = f"{100 * figure.absolute:.3g} points"
+        return f"{relative} and {points}" if figure.tolerance else f"tolerance {points}"
     return f"{relative} and {written(figure, figure.absolute)}" if figure.absolute else relative
 
 
@@ -360,7 +375,9 @@ def _correction(verdict: Verdict) -> str:
         return f"{record}, or delete it"
     if verdict.baseline is None or len(verdict.places) > 1:
         return at_fixed_steps(verdict.figure.name, verdict.places[0])
-    if not verdict.baseline.place:
+    figure = verdict.figure
+    is_of_test = figure.is_measured or figure.counts or figure.steps is not None  # and not where a program prints
+    if is_of_test or not verdict.baseline.place:
         return record
     return f"{at_fixed_steps(verdict.figure.name, verdict.baseline.place)}; where its steps were changed, {record}"
 

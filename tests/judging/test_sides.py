@@ -21,7 +21,7 @@ from tests.helpers.measurements import figure_evidence, run_at
 LOSS = Figure("loss")
 MEMORY = Figure("peak_memory")
 BLEU = Figure("bleu", better="higher", field="bleu")
-RETRACES = Figure("retraces")
+COMPILATIONS = Figure("compilations")
 
 
 def judged(figure: Figure, *pairs: tuple[float | None, float | None], **more: Any) -> Verdict:
@@ -96,8 +96,8 @@ def test_sides_that_vary_too_much_to_tell_never_pass() -> None:
         (LOSS, 0.0, 0.0, Outcome.PASS),
         (BLEU, 30.0, 28.0, Outcome.REGRESSED),
         (BLEU, 30.0, 32.0, Outcome.IMPROVED),
-        (RETRACES, 0.0, 0.0, Outcome.PASS),
-        (RETRACES, 0.0, 1.0, Outcome.REGRESSED),
+        (COMPILATIONS, 0.0, 0.0, Outcome.PASS),
+        (COMPILATIONS, 0.0, 1.0, Outcome.REGRESSED),
     ],
 )
 def test_a_figure_that_never_varies_is_decided_by_six_pairs_at_most(
