@@ -204,5 +204,10 @@ def test_the_history_shows_the_latest_comparison_of_two_sides() -> None:
     other = interleaved(topology="1x4", ratio=0.95, time="monday")
     found = [interleaved(time="monday"), other, interleaved(ratio=0.8, time="tuesday")]
     heading, *rows = map(str, latest_interleaved(found))
-    assert (heading.split()[0], heading.split()[-2:]) == ("outcome", ["machine", "when"])
+    assert (heading.split()[0], heading.split()[-3:]) == ("outcome", ["machine", "test", "when"])
     assert [(row.split()[-1], "0.800" in row) for row in rows] == [("tuesday", True), ("monday", False)]
+
+
+def test_the_history_shows_two_tests_that_compare_the_same_sides() -> None:
+    _, *rows = map(str, latest_interleaved([interleaved(test="a.py::one"), interleaved(test="a.py::two")]))
+    assert [test in row for test, row in zip(("a.py::one", "a.py::two"), rows, strict=True)] == [True, True]
