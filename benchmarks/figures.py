@@ -32,7 +32,7 @@ from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Reads
 from pytest_tfperf.core.disturbance import DisturbanceLimits
-from pytest_tfperf.core.figure import BUILT_IN, COLD_CACHES, Figure, figures_of
+from pytest_tfperf.core.figure import COLD_CACHES, Figure, Source, built_in_of, figures_of
 from pytest_tfperf.core.run import Observer, Plan
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import Outcome, Want
@@ -72,6 +72,7 @@ class Case:
     pairs: bool
     name: str = ""
     measured: tuple[float, ...] = ()
+    changed_to: tuple[float, ...] = ()  # what was measured with the change, in place of `change`
 
     @property
     def shown(self) -> str:
@@ -79,6 +80,8 @@ class Case:
         return f"{self.figure.name:<12} {self.spread:>6.1%} {self.change:>+7.0%}  {way:<5}"
 
     def run(self, chance: random.Random, *, changed: bool) -> float:
+        if changed and self.changed_to:
+            return self.level * chance.choice(self.changed_to)
         level = self.level * (1 + self.change * changed)
         if self.measured:
             return level * chance.choice(self.measured)
@@ -108,7 +111,7 @@ class Silent:
 
 def subjects() -> Iterator[tuple[Workload | Command, Plan]]:
     """What is measured: few timed steps, because the figures are known before them."""
-    plan = Plan(steps=5, also=figures_of(BUILT_IN, of_a_program=False))
+    plan = Plan(steps=5, also=figures_of(built_in_of(Source.WORKER), Source.WORKER))
     yield from ((workload, plan) for workload in WORKLOADS)
     folder = Path(__file__).resolve().parent.parent / "examples" / "own_script"
     for name, reads in PROGRAMS.items():

@@ -13,7 +13,7 @@ from pytest_tfperf.core.verdict import WORST_FIRST, Against, Outcome, Verdict
 from pytest_tfperf.reports.numbers import interval, rate
 from pytest_tfperf.reports.run import bound_by
 from pytest_tfperf.reports.table import Columns, Named, shown_names, table
-from pytest_tfperf.reports.verdict import facts, figures_to_blame, ratio_interval, sides
+from pytest_tfperf.reports.verdict import facts, figures_to_blame, ratio_cells, ratio_interval, sides
 
 _RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
 _OPTIONAL = ("baseline", "fails at", "confirmed", "95 % CI", "detectable", "bound", "document")
@@ -207,26 +207,27 @@ def interleaved_table(measurements: Iterable[Measurement], width: int | None = N
 
 
 def latest_interleaved(measurements: Iterable[Measurement], width: int | None = None) -> list[str]:
-    """Return a table of the latest measurement of each pair of sides, with its machine and time."""
+    """Return a table of the latest measurement of each test and pair of sides, with its machine, test and time."""
     both = [(m, m.other) for m in measurements if m.other is not None]
-    latest = {(m.machine, m.topology, a.workload, *sides(m)): m for m, a in both}
-    return _table_of_both(list(latest.values()), width, has_time=True)
+    latest = {(m.machine, m.topology, m.test, a.workload, *sides(m)): m for m, a in both}
+    return _table_of_both(list(latest.values()), width, is_past=True)
 
 
-def _table_of_both(measurements: Sequence[Measurement], width: int | None, *, has_time: bool = False) -> list[str]:
-    """Return a table of both sides of each measurement."""
+def _table_of_both(measurements: Sequence[Measurement], width: int | None, *, is_past: bool = False) -> list[str]:
+    """Return a table of both sides of each measurement; `is_past` for those of several tests, machines and times."""
     both = [(b, b.other) for b in measurements if b.other is not None]
     all_sides: list[Measurement | MeasuredSide] = [side for b, a in both for side in (a, b)]
     heading = rate_heading(side.throughput for side in all_sides)
     names = shown_names((side.workload.id, side.name) for side in all_sides)
     columns = Columns(
-        right={"b / a", "pairs", f"a {heading}", f"b {heading}"},
-        optional=("95 % CI", f"b {heading}", f"a {heading}", "when", "machine", "b bound", "a bound", "pairs"),
+        right={"b / a", "required", "pairs", f"a {heading}", f"b {heading}"},
+        optional=("95 % CI", f"b {heading}", f"a {heading}", "when", "machine", "test", "b bound", "a bound", "pairs"),
         ids=("workload", "a", "b"),
     )
     rows = [_row_of_both(b, a, heading, names) for b, a in both]
-    if has_time:
-        rows = [row | {"machine": b.machine, "when": b.time} for row, b in zip(rows, measurements, strict=True)]
+    if is_past:
+        for row, b in zip(rows, measurements, strict=True):
+            row |= {"machine": b.machine, "test": b.test, "when": b.time}
     return table(rows, columns, width)
 
 
@@ -244,7 +245,7 @@ def _row_of_both(b: Measurement, a: MeasuredSide, heading: str, names: Mapping[N
         "b": b_shown,
         f"b {heading}": rate_cell(b.throughput, heading),
         "b bound": bound_by(b.breakdown),
-        "b / a": f"{b.ratio:.3f}" if b.is_valid else None,
+        **ratio_cells(b, a),
         "95 % CI": ratio_interval(b) if b.is_valid else None,
         "pairs": str(len(b.pairs)),
     }

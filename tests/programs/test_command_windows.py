@@ -301,6 +301,7 @@ def test_a_program_that_prints_no_rate_is_timed_as_a_whole(timed_from: str, rate
         (PlayedProgram([(1, "x")], hangs=True), {"examples": 9}, "did not end within 100 s"),
         (PlayedProgram([], "was killed"), {"examples": 9}, "the program was killed"),
         (PlayedProgram([]), {"examples": 9}, "it printed nothing, so there is no first output to time from"),
+        (PlayedProgram([(1, "x")]), {"examples": 9}, "it ended with its first output, so it took no time"),
     ],
 )
 def test_a_whole_run_that_can_not_be_timed_is_an_error(
