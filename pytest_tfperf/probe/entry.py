@@ -59,13 +59,14 @@ class _Process:
         """Follow the steps of a framework; the program must not fail for it."""
         try:
             getattr(_part("tfperf_frameworks"), _SOURCES[name])(module, self.probe)
-            self.say("imported %s" % name.partition(".")[0])
+            self.say("imported " + name.partition(".")[0])
         except Exception as error:
-            self.say("failed %s can't be followed: %r" % (name, error))
+            self.say(f"failed {name} can't be followed: {error!r}")
 
     def say(self, text: str) -> None:
         """Add a line to what was seen; the file is closed again, because a program may fork or close descriptors."""
-        line = "%d\t%s\n" % (os.getpid(), text.replace("\n", " ")[:500])
+        shown = text.replace("\n", " ")[:500]
+        line = f"{os.getpid()}\t{shown}\n"
         try:
             file = os.open(self._seen, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
             try:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Callable, Dict, Optional
+from collections.abc import Callable
+from typing import Any
 
 _clock = time.perf_counter
 
@@ -19,7 +20,7 @@ def in_torch_optim(module: Any, probe: Any) -> None:
     """`torch.optim.optimizer`: every optimizer's step, also of the user's own classes (hooks since PyTorch 2.0)."""
     source = sys.modules["tfperf_steps"].OPTIMIZER
     depth = [0]
-    counted = [None]  # the id of the optimizer whose steps count
+    counted: list[int | None] = [None]  # the id of the optimizer whose steps count
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         depth[0] += 1
@@ -45,7 +46,7 @@ def in_torch_optim(module: Any, probe: Any) -> None:
     probe.readers["peak_memory"] = _allocated
 
 
-_HOOKS = []  # functions of ours that run inside of the program's steps
+_HOOKS: list[Any] = []  # functions of ours that run inside of the program's steps
 
 
 def _untraced(hooks: Any) -> None:
@@ -60,11 +61,8 @@ def in_dynamo(module: Any, probe: Any) -> None:
     _untraced(_HOOKS)
     counters = sys.modules["torch._dynamo.utils"].counters
 
-    def recompiles() -> int:
-        return max(0, counters["stats"].get("unique_graphs", 0))
-
-    probe.readers["compilations"] = recompiles
-    probe.readers["graph_breaks"] = lambda: sum(counters["graph_break"].values())
+    probe.readers["recompiles"] = lambda: int(counters["stats"].get("unique_graphs", 0))
+    probe.readers["graph_breaks"] = lambda: int(sum(counters["graph_break"].values()))
 
 
 def _wait_for_cuda() -> None:
@@ -75,12 +73,12 @@ def _wait_for_cuda() -> None:
                 cuda.synchronize(device)
 
 
-def _allocated() -> Optional[int]:
+def _allocated() -> int | None:
     """The most bytes of tensors on a GPU; None on CPUs."""
     cuda = sys.modules["torch"].cuda
     if not (cuda.is_available() and cuda.is_initialized()):
         return None
-    return max(cuda.max_memory_allocated(device) for device in range(cuda.device_count()))
+    return int(max(cuda.max_memory_allocated(device) for device in range(cuda.device_count())))
 
 
 def in_torch_loader(module: Any, probe: Any) -> None:
@@ -111,7 +109,7 @@ def in_torch_loader(module: Any, probe: Any) -> None:
 
 
 def _shards(loader: Any) -> int:
-    """The number of ranks among which a loader's sampler splits the data, by the names that PyTorch and accelerate use."""
+    """The number of ranks among which a loader's sampler splits its data, as PyTorch and accelerate name it."""
     sampler: Any = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
     for _ in range(5):
         for name in ("num_replicas", "num_processes"):
@@ -122,7 +120,7 @@ def _shards(loader: Any) -> int:
     return 1
 
 
-def _examples(batch: Any, tensor: Any, stated: Optional[int]) -> Optional[int]:
+def _examples(batch: Any, tensor: Any, stated: int | None) -> int | None:
     """The first dimension of a batch's first tensor; of a loader that states no batch size only with two dimensions."""
     for _ in range(10):
         if isinstance(batch, tensor):
@@ -195,10 +193,11 @@ def in_keras_trainer(module: Any, probe: Any) -> None:
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
-        for kind in type(self).__mro__:
+        kinds: Any = type(self).__mro__
+        for kind in kinds:
             if "train_on_batch" in vars(kind) and kind not in done:
                 done.add(kind)
-                setattr(kind, "train_on_batch", _told(vars(kind)["train_on_batch"], source, probe))
+                kind.train_on_batch = _told(vars(kind)["train_on_batch"], source, probe)
 
     module.Trainer.__init__ = __init__
 
@@ -237,7 +236,11 @@ def in_jax(module: Any, probe: Any) -> None:
     probe.hooks.append(wait)
 
 
-def _allocated_by_jax() -> Optional[int]:
-    known: Dict[str, Any]
-    peaks = [known["peak_bytes_in_use"] for device in sys.modules["jax"].local_devices() if (known := device.memory_stats() or {})]
+def _allocated_by_jax() -> int | None:
+    known: dict[str, Any]
+    peaks = [
+        known["peak_bytes_in_use"]
+        for device in sys.modules["jax"].local_devices()
+        if (known := device.memory_stats() or {})
+    ]
     return max(peaks, default=None)

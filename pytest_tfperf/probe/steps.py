@@ -13,13 +13,14 @@ import os
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 EXPLICIT, KERAS, OPTIMIZER = "the audit event", "Keras", "PyTorch's optimizer"
 _RANKING = (EXPLICIT, KERAS, OPTIMIZER)
 _FIRST_STEPS = 3  # of one source, before it counts
-_PATIENT_STEPS = 10  # of an optimizer: others may have several of its steps in one of theirs
+_PATIENT_STEPS = 8  # of an optimizer: others may have several of its steps in one of theirs
 _PATIENT_SECONDS = 10.0
 _LOOKED_AHEAD = 2  # batches, beyond those of a step, that a loop may fetch before it trains on them
 
@@ -34,11 +35,11 @@ class Probe:
         say: takes what was seen, for errors.
     """
 
-    def __init__(self, address: Tuple[str, int, str], say: Callable[[str], None]) -> None:
+    def __init__(self, address: tuple[str, int, str], say: Callable[[str], None]) -> None:
         self._address = address
         self.say = say
-        self.hooks: List[Callable[[], None]] = []  # wait until the devices have done all that was asked of them
-        self.readers: Dict[str, Callable[[], Any]] = {}  # figures by name
+        self.hooks: list[Callable[[], None]] = []  # wait until the devices have done all that was asked of them
+        self.readers: dict[str, Callable[[], Any]] = {}  # figures by name
         self.loading = Loading()
         os.register_at_fork(after_in_child=self._forget)
         self._forget(first=True)
@@ -48,16 +49,16 @@ class Probe:
         if not first and self._link is not None:
             self._link.close()
         self._link: Any = None
-        self.source: Optional[str] = None  # that counts; "" for none any more
-        self._seen: Dict[str, int] = {}
-        self._first_at: Dict[str, float] = {}  # the end of each source's first step
-        self._thread: Optional[int] = None
+        self.source: str | None = None  # that counts; "" for none any more
+        self._seen: dict[str, int] = {}
+        self._first_at: dict[str, float] = {}  # the end of each source's first step
+        self._thread: int | None = None
         self._value: Any = None
         self._slowdown, self._hold_seconds = 0.0, 60.0
         self._total = 0
-        self._until = 0
-        self._started: Optional[float] = None
-        self._paused_at: Optional[float] = None
+        self._until = self._wanted = 0
+        self._started: float | None = None
+        self._paused_at: float | None = None
         self._paused_by: Any = None  # the source of the batches
         self.loading.forget()
         self._reset()
@@ -65,16 +66,16 @@ class Probe:
     def _reset(self) -> None:
         """Begin a window's counts."""
         self._steps = 0
-        self._examples: Optional[int] = 0
+        self._examples: int | None = 0
         self._input = self._between = self._paused = 0.0
         self._others = 0
         self._skipped = self.loading.skipped
 
     # What frameworks tell
 
-    def told(self, arguments: Tuple[Any, ...]) -> None:
+    def told(self, arguments: tuple[Any, ...]) -> None:
         """Take the program's own event: at most its examples, and a value such as the loss."""
-        examples, value = (tuple(arguments) + (None, None))[:2]
+        examples, value = (*arguments, None, None)[:2]
         self.step(EXPLICIT, examples=examples, value=value)
 
     def step(self, source: str, steps: int = 1, examples: Any = None, value: Any = None) -> None:
@@ -102,7 +103,7 @@ class Probe:
             try:
                 self._attend()
             except Exception as error:  # the driver is gone, or a device failed: the program goes on without a probe
-                self._end("%s: %s" % (type(error).__name__, error))
+                self._end(f"{type(error).__name__}: {error}")
 
     def other_step(self) -> None:
         """Another optimizer than the one that counts has taken a step."""
@@ -120,7 +121,7 @@ class Probe:
             self._between += _clock() - self.loading.last_at
             self.loading.last_at = None
 
-    def fetched(self, source: Any, size: Optional[int], seconds: float) -> None:
+    def fetched(self, source: Any, size: int | None, seconds: float) -> None:
         """A batch of so many examples was fetched; None where they can't be counted."""
         self.loading.fetched(source, size, self._thread in (None, get_ident()))
         if self._paused_at is None:
@@ -149,14 +150,14 @@ class Probe:
             return False
         if self.source is not None:
             if source is EXPLICIT:  # it was to be preferred, and its first step came late
-                self._end("the program tells its steps from step %d on, after %s" % (self._total, self.source))
+                self._end(f"the program tells its steps from step {self._total} on, after {self.source}")
             return False
         now = _clock()
         seen = self._seen[source] = self._seen.get(source, 0) + 1
         if seen == 1:
             self._synchronise()
             self._first_at[source] = _clock()
-            self.say("step of %s" % source)
+            self.say(f"step of {source}")
             self.loading.restart()
         best = next(each for each in _RANKING if each in self._seen)
         patient = best is OPTIMIZER and seen < _PATIENT_STEPS and now - self._first_at[best] < _PATIENT_SECONDS
@@ -188,8 +189,6 @@ class Probe:
                 break
             if "figures" in request:
                 self._link.send({"figures": {name: self._figure(name) for name in request["figures"]}})
-            elif "trace" in request:
-                self._link.send({"trace": self._trace(request["trace"])})
         self._wanted = int(request["steps"])
         skip = self._skip(self._wanted) if was_held and self._total > self._steps else 0
         if skip:
@@ -218,13 +217,14 @@ class Probe:
         self._slowdown, self._hold_seconds = float(job["slowdown"]), float(job["hold_seconds"])
         self._link.send({"ready": self._ready(ranks)})
 
-    def _ready(self, ranks: int) -> Dict[str, Any]:
+    def _ready(self, ranks: int) -> dict[str, Any]:
         loading, source = self.loading, self.source
         examples = None if not self._examples else self._examples / max(1, self._steps)
         if examples is not None and source is not EXPLICIT and source is not KERAS:
             examples = loading.in_a_step(ranks)
         return {
             "source": source,
+            "steps": self._seen[source or ""],
             "examples_per_step": examples,
             "counted": loading.how(ranks) if source is OPTIMIZER else "",
             "fetches": bool(loading.usual),
@@ -233,7 +233,7 @@ class Probe:
             "environment": versions(),
         }
 
-    def _window(self, now: float) -> Dict[str, Any]:
+    def _window(self, now: float) -> dict[str, Any]:
         assert self._started is not None
         seconds = now - self._started - self._paused
         if self._slowdown:
@@ -261,9 +261,6 @@ class Probe:
         reader = self.readers.get(name)
         return None if reader is None else reader()
 
-    def _trace(self, steps: int) -> Any:
-        return None
-
     def _synchronise(self) -> None:
         for wait in self.hooks:
             wait()
@@ -275,7 +272,7 @@ class Probe:
 
     def _end(self, why: str) -> None:
         """Count no more; the program goes on."""
-        self.say("ended %s" % why)
+        self.say(f"ended {why}")
         self.source = ""
         if self._link is not None:
             self._link.close()
@@ -285,7 +282,7 @@ class Loader(NamedTuple):
     """What a DataLoader states."""
 
     ahead: int  # batches that its workers fetch ahead
-    size: Optional[int]  # of a batch
+    size: int | None  # of a batch
     shards: int  # into which its sampler splits the data
 
 
@@ -297,26 +294,26 @@ class Loading:
 
     def forget(self) -> None:
         """Begin anew."""
-        self.last_at: Optional[float] = None  # the last step's end
+        self.last_at: float | None = None  # the last step's end
         self.skipped = 0  # batches that no step followed
         self.doubt = ""  # why examples can't be counted
-        self.loaders: Dict[Any, Loader] = {}  # by source
+        self.loaders: dict[Any, Loader] = {}  # by source
         self.trained: Any = None  # the source of the batches that steps follow
         self._fetches_ahead = False  # in a thread of the program's own, nobody knows how far
         self._last: Any = None
-        self._sizes: Deque[Optional[int]] = deque()
-        self._foreign: Deque[Optional[int]] = deque(maxlen=64)  # of the last source but that
-        self._of_last: List[int] = []
+        self._sizes: deque[int | None] = deque()
+        self._foreign: deque[int | None] = deque(maxlen=64)  # of the last source but that
+        self._of_last: list[int] = []
         self.restart()
 
     def restart(self) -> None:
         """Learn anew how many batches a step holds: other steps count from now on."""
-        self.usual: Optional[int] = None  # batches in a step; None until steps have shown it, 0 for none
-        self._first: List[int] = []  # batches before each of the first steps
+        self.usual: int | None = None  # batches in a step; None until steps have shown it, 0 for none
+        self._first: list[int] = []  # batches before each of the first steps
         self._since = 0  # batches since the last step
 
     @property
-    def buffered(self) -> Optional[int]:
+    def buffered(self) -> int | None:
         """Batches that the loader fetches ahead; None where that is not known."""
         known = None if self._fetches_ahead else self.loaders.get(self.trained)
         return None if known is None else known.ahead
@@ -325,7 +322,7 @@ class Loading:
         """Whether batches of this source are followed by no step, as those of an evaluation."""
         return self.usual is not None and source != self.trained
 
-    def fetched(self, source: Any, size: Optional[int], is_training: bool) -> None:
+    def fetched(self, source: Any, size: int | None, is_training: bool) -> None:
         """Note a batch."""
         if source != self._last:
             self._foreign.clear()
@@ -337,10 +334,10 @@ class Loading:
         self._sizes.append(size)
         stated = self.loaders[source].size if source in self.loaders else None
         if size is not None and stated is not None and size > stated:
-            self.doubt = "its batches hold %d examples, and its loader says %d" % (size, stated)
+            self.doubt = f"its batches hold {size} examples, and its loader says {stated}"
         self._fetches_ahead |= not is_training
 
-    def step(self, now: float) -> Optional[int]:
+    def step(self, now: float) -> int | None:
         """Note a step's end; returns its examples, None where they are not known."""
         self.last_at = now
         if self._foreign and not self._since:
@@ -369,7 +366,7 @@ class Loading:
     def _is_split(self, ranks: int) -> bool:
         return ranks == 1 or (self.trained in self.loaders and self.loaders[self.trained].shards == ranks)
 
-    def in_a_step(self, ranks: int) -> Optional[int]:
+    def in_a_step(self, ranks: int) -> int | None:
         """Examples in a step of this process; None where they are not known."""
         if self.doubt or not self._of_last or not self._is_split(ranks):
             return None
@@ -382,14 +379,14 @@ class Loading:
         if not self.usual:
             return "no DataLoader of PyTorch gave its batches"
         if not self._is_split(ranks):
-            return "nothing shows that its %d ranks train on different examples" % ranks
+            return f"nothing shows that its {ranks} ranks train on different examples"
         if not self._of_last:
             return "its batches have no tensor whose examples could be counted"
-        batches = "a batch" if self.usual == 1 else "%d batches" % self.usual
-        return "a step holds %s of the DataLoader, %d examples" % (batches, sum(self._of_last))
+        batches = "a batch" if self.usual == 1 else f"{self.usual} batches"
+        return f"a step holds {batches} of the DataLoader, {sum(self._of_last)} examples"
 
 
-def rank_of_process() -> Tuple[int, int]:
+def rank_of_process() -> tuple[int, int]:
     """This process' place among those that train together, and their number."""
     distributed = getattr(sys.modules.get("torch"), "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -400,10 +397,12 @@ def rank_of_process() -> Tuple[int, int]:
     return 0, 1
 
 
-def versions() -> Dict[str, str]:
+def versions() -> dict[str, str]:
     """The versions of what trains."""
     import platform
 
-    names = [name for name in ("torch", "jax", "keras", "tensorflow", "lightning", "transformers") if name in sys.modules]
+    names = [
+        name for name in ("torch", "jax", "keras", "tensorflow", "lightning", "transformers") if name in sys.modules
+    ]
     known = {name: str(getattr(sys.modules[name], "__version__", "")) for name in names}
     return {"python": platform.python_version(), **{name: version for name, version in known.items() if version}}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from pytest_tfperf.core.command import STEPS, Command
 from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.run import Window
-from pytest_tfperf.errors import Hung, MeasurementError, TfperfError, TrainingEnded
+from pytest_tfperf.errors import Hung, MeasurementError, OneAtATime, TfperfError, TrainingEnded
 from pytest_tfperf.lines import Line
 from pytest_tfperf.probe import entry, frameworks, link, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
@@ -46,6 +48,7 @@ class _Ready:
     """What a probe tells when its process has taken some steps."""
 
     source: str
+    steps: int  # that it has taken
     examples_per_step: float | None
     counted: str  # how examples are counted, or why not
     fetches: bool
@@ -119,13 +122,14 @@ class _Program:
         self._splitter = LineSplitter()
         self.figures = figures
         self.has_ended = False
+        self.steps = 0  # that have ended, as far as the driver knows
 
     def drain(self) -> None:
         """Read what it has printed."""
         while not self.has_ended and (data := self.run.read(0)) is not None:
             self.has_ended = data == b""
             for line in self._splitter.feed(data):
-                self.figures.take(line)
+                self.figures.take(line, steps=self.steps)
 
     def seen(self) -> list[tuple[int, str]]:
         """What its Pythons have told: the process, and what it saw."""
@@ -159,7 +163,8 @@ class _Program:
         if bad:
             return self.run.failure(f"the program {bad} {after}", "fix the cause that its output shows")
         fact = f"the program ended {after}"
-        return TrainingEnded(fact, Line("let it train longer, or give fewer steps=", "next"), f"its log: {self.run.log}")
+        step = Line("let it train longer, or give fewer steps=", "next")
+        return TrainingEnded(fact, step, f"its log: {self.run.log}")
 
     def no_step(self, waited: float) -> MeasurementError:
         """The error for a program that takes no step that can be seen."""
@@ -183,7 +188,9 @@ class ProbedRun(TrainingRun):
         ranks: Sequence[_Rank],
         peak_memory: Callable[[], int | None] | None,
         end: Callable[[], None],
+        started_as: Command,
     ) -> None:
+        self.started_as = started_as
         self._program, self._listener, self._command = program, listener, command
         self._peak_memory = peak_memory
         self._ranks = ranks
@@ -191,11 +198,12 @@ class ProbedRun(TrainingRun):
         self._windows: list[_Counted] = []
         self.note = ""  # what a reader should know of how it is counted
         super().__init__(ranks, program.run.silence_seconds, end=end)
-        self.environment = {**program.run.environment, **self._of_ready[0].environment, "steps": self._of_ready[0].source}
+        ready = self._of_ready[0]
+        self.environment = {**program.run.environment, **ready.environment, "steps": ready.source}
 
     @property
     def why_not_held(self) -> str:
-        """Why its windows can't be taken in turn with another program's; "" where they can."""
+        """See `TrainingRun.why_not_held`."""
         if len(self._ranks) > 1:
             return f"{len(self._ranks)} processes train together"
         skips = self._of_ready[0].skips
@@ -212,6 +220,7 @@ class ProbedRun(TrainingRun):
     def _readied(self, ready: list[_Ready]) -> list[Any]:
         """The answers as a worker gives them."""
         self._of_ready = ready
+        self._program.steps = ready[0].steps
         first, given = ready[0], self._command.examples_per_step
         known = [each.examples_per_step for each in ready]
         unit, examples = self._command.counted, float(given or 0)
@@ -220,13 +229,15 @@ class ProbedRun(TrainingRun):
         elif given is None and None not in known:
             examples = math.fsum(each or 0.0 for each in known)
         elif given is None:
-            self.note = f"steps are counted, because {first.counted or 'nothing tells the examples of a step'}: give examples_per_step="
+            why = first.counted or "nothing tells the examples of a step"
+            self.note = f"steps are counted, because {why}: give examples_per_step="
             unit, examples = STEPS, 1.0
         self._counts_examples = given is None and unit != STEPS
         answer = {
             "examples_per_step": examples if examples % 1 else int(examples),
             "unit": unit,
             "replicas": len(ready),
+            "steps": first.steps,
             "compile_seconds": max(0.0, first.first_step_at - self._program.began),
             "fetches": first.fetches,
             "environment": first.environment,
@@ -248,6 +259,7 @@ class ProbedRun(TrainingRun):
             examples = sum(count or 0 for count in counts)
         for rank in self._ranks:
             rank.taken += first.steps
+        self._program.steps += first.steps
         self._windows.append(slowest)
         return Window(first.steps, slowest.seconds, first.loss, examples)
 
@@ -285,7 +297,7 @@ class ProbedRun(TrainingRun):
 
 def _two(program: _Program, pids: Sequence[object]) -> MeasurementError:
     return program.run.failure(
-        f"{len(pids)} processes of it train (pids {', '.join(map(str, pids))}), and nothing says that they train together",
+        f"{len(pids)} processes train (pids {', '.join(map(str, pids))}), and nothing says that they do so together",
         "measure a program that trains once; ranks are known by torch.distributed, RANK and WORLD_SIZE, or mpirun",
     )
 
@@ -306,10 +318,18 @@ def start(
     phase: Callable[[str], None],
     notice: Callable[[str], None],
     watch_memory: Callable[[int], Any] | None = None,
+    beside: TrainingRun | None = None,
 ) -> ProbedRun:
     """Start a program with a probe in it, and wait for its first steps.
 
+    Args:
+        slowdown: fraction of its throughput that it loses on purpose.
+        figures: takes its lines.
+        watch_memory: watches the children of a process; returns their peak.
+        beside: another program's run, which is held meanwhile.
+
     Raises:
+        OneAtATime: it would disturb the program beside it, or be disturbed.
         MeasurementError: it could not be started, ended, took no step that can be seen, or trains twice at once.
     """
     _require_probe(prepared.command)
@@ -319,6 +339,9 @@ def start(
             next_step="State what it prints: reads=Reads(...)",
         )
     with ExitStack() as undo:
+        undo.callback(shutil.rmtree, prepared.scratch, ignore_errors=True)
+        if isinstance(beside, ProbedRun) and (reason := why_not_at_once(beside.started_as, prepared.command)):
+            raise OneAtATime(reason)
         listener = Listener()
         undo.callback(listener.close)
         host, port, key = listener.address.rsplit(":", 2)
@@ -340,7 +363,8 @@ def start(
             rank.adopt(channel, phase)
         end = undo.pop_all()
         try:
-            return ProbedRun(program, listener, command, [rank for rank, _ in ranks], peak_memory, end.close)
+            own = [rank for rank, _ in ranks]
+            return ProbedRun(program, listener, command, own, peak_memory, end.close, prepared.command)
         except BaseException:
             end.close()
             raise
@@ -381,6 +405,30 @@ def _no_call(program: _Program) -> MeasurementError:
     bad = program.run.ended_badly()
     fact = f"the program {bad or 'ended'} before a step could be seen: {program.seen_in_words()}"
     return program.run.failure(fact, "fix the cause that its output shows" if bad else THREE_WAYS)
+
+
+_WRITES = re.compile(r"-*\w*?(out|save|log|checkpoint|ckpt|result|run|work)\w*|-*\w*port", re.IGNORECASE)
+
+
+def why_not_at_once(a: Command, b: Command) -> str:
+    """Why two programs can't run at once without one writing what the other does; "" where nothing shows that."""
+    if Path(a.cwd).resolve() == Path(b.cwd).resolve():
+        return "both run in one folder, where each may write the files of the other"
+    ours = set(_named_values(a))
+    for name, value in _named_values(b):
+        if (name, value) in ours and _WRITES.fullmatch(name) and (value.startswith("/") or value.isdecimal()):
+            return f"both are given {name.lstrip('-')}={value}, where each may write what the other does"
+    return ""
+
+
+def _named_values(command: Command) -> Iterator[tuple[str, str]]:
+    """The options and variables of its own, each with its value."""
+    for word, following in zip(command.words, [*command.words[1:], ""], strict=True):
+        name, is_given, value = word.partition("=")
+        yield name, value if is_given else following
+    for name, value in command.env.items():
+        if os.environ.get(name) != value:
+            yield name, value
 
 
 _BARRED = re.compile(r"-[a-zA-Z]*[IES]")

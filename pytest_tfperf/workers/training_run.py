@@ -97,6 +97,7 @@ class TrainingRun:
                 f"{together} replicas train together, not one on each of {replicas} devices: some did not join",
                 next_step=f"The log of rank 0: {self.log}",
             )
+        self.taken: int = ready[0].get("steps", 1)  # steps before the first window
         # Duration of the first call: tracing, compiling and one step.
         self.compile_seconds: float = max(map(itemgetter("compile_seconds"), ready))
         self.fetches: bool = ready[0]["fetches"]  # whether each step takes its batch from an input pipeline
@@ -126,6 +127,11 @@ class TrainingRun:
     def pids(self) -> tuple[int, ...]:
         """Ids of its processes on this machine."""
         return tuple(pid for worker in self._workers for pid in worker.pids)
+
+    @property
+    def why_not_held(self) -> str:
+        """Why it may not wait between two windows, as for those of another training; "" where it may."""
+        return ""
 
     def request(self, steps: int) -> None:
         """Queue a window of `steps` steps; returns at once."""
@@ -226,7 +232,7 @@ class TrainingRun:
         limit = min(worker.silence_seconds for worker in self._workers)
         deadline = time.monotonic() + limit
         while waiting := [worker for worker in self._workers if worker not in answers]:
-            ready = _readable(waiting, deadline - time.monotonic())
+            ready = self._wait(waiting, deadline - time.monotonic())
             if not ready:
                 raise self._silent(waiting)
             deadline = time.monotonic() + limit
@@ -239,6 +245,10 @@ class TrainingRun:
                 if message is not None and kind in message:
                     answers[worker] = message[kind]
         return [answers[worker] for worker in self._workers]
+
+    def _wait(self, waiting: Sequence[WorkerRun], seconds: float) -> list[WorkerRun]:
+        """Wait until some workers have sent something or are gone, at most so many seconds; returns these."""
+        return _readable(waiting, seconds)
 
     def _silent(self, waiting: Sequence[WorkerRun]) -> MeasurementError:
         """The error when none of these ranks answers any more: the one that has been silent longest is to blame.
