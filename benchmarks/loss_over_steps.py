@@ -30,7 +30,7 @@ CONTEXT, BATCH, WIDTH = 16, 64, 256
 RATES = {"SGD": 0.2, "Adam": 0.002}
 FACTORS = (1.0, 1.2, 0.8, 2.0, 0.5)
 WINDOWS = ((10, 10), (100, 100), (50, 100), (100, 200))
-TOLERANCES = (0.05, 0.02, 0.01)
+TOLERANCES = (0.05, 0.01)
 
 
 def train(seeds: int, file: Path) -> None:
