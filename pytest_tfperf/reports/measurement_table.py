@@ -226,8 +226,8 @@ def _table_of_both(measurements: Sequence[Measurement], width: int | None, *, is
     )
     rows = [_row_of_both(b, a, heading, names) for b, a in both]
     if is_past:
-        past = ({"machine": b.machine, "test": b.test, "when": b.time} for b in measurements)
-        rows = [row | more for row, more in zip(rows, past, strict=True)]
+        for row, b in zip(rows, measurements, strict=True):
+            row |= {"machine": b.machine, "test": b.test, "when": b.time}
     return table(rows, columns, width)
 
 

@@ -243,10 +243,9 @@ class SessionState:
                 if error.lack is Lack.RUNNING_CODE:
                     why = Line(f"fails there only: {why if with_output else error.brief}")
                 lines += [f"{test}: measured, not compared: {why}", *(output if with_output else [])]
-        if not self.compared_nothing:
-            return lines
-        what = "NO CHECK" if any(m.other for m in self.results) else "NOTHING"
-        return [*lines, f"{what} WAS COMPARED with the other side, so the session does not pass"]
+        if self.compared_nothing:
+            lines.append("NO CHECK WAS COMPARED with the other side, so the session does not pass")
+        return lines
 
     def consequence_of(self, result: Measurement) -> Consequence:
         """The consequence of a result for its test, by this session's options."""
