@@ -146,6 +146,10 @@ def test_a_comparison_in_brief_is_its_outcome_and_why(found: Measurement, text: 
             "within noise: 4 % below the required 2.500 in 3 fresh pairs",
         ),
         (
+            required(2.6, 2.5, Outcome.INCONCLUSIVE, reason=Reason.TOO_NOISY),
+            "too noisy to judge, although it is at least the required 2.500 in 3 fresh pairs",
+        ),
+        (
             required(2.6, 2.5, Outcome.INCONCLUSIVE, reason=Reason.TOO_FEW),
             "too few pairs to decide in 3 fresh pairs",
         ),
@@ -154,10 +158,15 @@ def test_a_comparison_in_brief_is_its_outcome_and_why(found: Measurement, text: 
             "not proved that each side ran its own code in 3 fresh pairs",
         ),
     ],
-    ids=["noise", "too few", "not proved"],
+    ids=["noise", "too noisy", "too few", "not proved"],
 )
 def test_a_required_ratio_that_is_undecided_has_the_words_of_a_ratio(found: Measurement, text: str) -> None:
     assert why_of(found) == text
+
+
+def test_a_discarded_pair_of_a_required_ratio_is_a_ratio() -> None:
+    text = plain(message(required(1.99, 2.5, discarded_pairs=(pair(1.0, disturbance=BUSY),))))
+    assert "\n  discarded   pair at 2.000: other processes" in text
 
 
 def test_where_a_figure_is_to_blame_the_ratio_beside_it_is_not_worded_as_a_gain() -> None:
