@@ -29,8 +29,8 @@ STEPS = 200
 CONTEXT, BATCH, WIDTH = 16, 64, 256
 RATES = {"SGD": 0.2, "Adam": 0.002}
 FACTORS = (1.0, 1.2, 0.8, 2.0, 0.5)
-WINDOWS = ((10, 10), (100, 100), (50, 100), (100, 200))
-TOLERANCES = (0.05, 0.02, 0.01)
+WINDOWS = ((50, 100), (100, 200), (10, 10), (100, 100))
+TOLERANCES = (0.05, 0.01)
 
 
 def train(seeds: int, file: Path) -> None:
@@ -79,7 +79,7 @@ def cases(file: Path) -> Iterator[Case]:
     for (name, factor, _, losses), (first, last) in product(runs(file), WINDOWS):
         mean = statistics.fmean(losses[first - 1 : last])
         values.setdefault((name, factor, (first, last)), []).append(mean)
-    for name, window, tolerance, factor, pairs in product(RATES, WINDOWS, TOLERANCES, FACTORS, (False, True)):
+    for window, name, tolerance, factor, pairs in product(WINDOWS, RATES, TOLERANCES, FACTORS, (False, True)):
         unchanged, changed = values[name, 1.0, window], values[name, factor, window]
         level = statistics.fmean(unchanged)
         yield Case(

@@ -36,7 +36,7 @@ configuration. Keras computes with TensorFlow here, whatever its backend is else
 def import_tensorflow() -> dict[str, Any]:
     """Import TensorFlow; returns the message for the driver: the versions, or why the import failed."""
     gc.disable()  # the import makes half a million objects that stay; looking for garbage took a sixth of its time
-    # TensorFlow Lite imports JAX, where it is installed, for a converter: as much time again, and threads before a fork.
+    # TensorFlow Lite imports JAX, where it is installed, for a converter: as much time again, threads before a fork.
     without_jax = "jax" not in sys.modules
     if without_jax:
         sys.modules["jax"] = None  # type: ignore[assignment]
