@@ -209,6 +209,12 @@ def test_the_single_steps_of_a_mean_loss_do_not_size_the_windows_to_be_timed() -
     assert {window.steps for window in run.windows} == {10}
 
 
+@pytest.mark.parametrize("figure", [Figure("x", counts="x", at_step=200), Figure("x", field="x", steps=(20, 200))])
+def test_the_warm_up_goes_on_until_what_is_printed_up_to_a_step_is_there(figure: Figure) -> None:
+    run, _ = driven(0.01, steps=20, also=(figure,), max_warmup_seconds=1)
+    assert sum(window.steps for window in run.warmup) >= 200
+
+
 def test_interleaved_sides_have_the_mean_loss_of_their_own_steps() -> None:
     plan = Plan(steps=20, also=(Figure("loss", steps=(9, 20)),))
     sides = [OfSteps(step_seconds=lambda _: 0.01) for _ in range(2)]

@@ -468,6 +468,13 @@ def test_a_figure_of_a_later_step_is_waited_for() -> None:
     assert (run.figures, run.figure_places) == ({"loss": 50.0}, {"loss": "at step 300"})
 
 
+def test_a_mean_over_later_steps_and_a_count_up_to_one_are_waited_for() -> None:
+    figures = Figure("loss", steps=(150, 300)), Figure("lines", counts="examples", at_step=250)
+    run = with_figures(lines(100, TRAINS), *figures)
+    assert run.figures == {"loss": 50.0, "lines": 25.0}
+    assert run.figure_places == {"loss": "over steps 150 to 300", "lines": "up to step 250"}
+
+
 def test_a_figure_whose_step_never_comes_ends_with_the_program_and_says_how_far_it_came() -> None:
     with pytest.raises(MeasurementError, match="is read at step 3000, and was printed from step 10 to step 1000"):
         with_figures(lines(100, TRAINS), Figure("loss", at_step=3000))
