@@ -42,6 +42,8 @@ def in_torch_optim(module: Any, probe: Any) -> None:
     _untraced(hooks)
     module.register_optimizer_step_pre_hook(before)
     module.register_optimizer_step_post_hook(after)
+    for name in ("recompiles", "compilations", "graph_breaks"):
+        probe.counters.setdefault(name, lambda: 0)  # until torch.compile is used
     probe.hooks.append(_wait_for_cuda)
     probe.readers["peak_memory"] = _allocated
 
@@ -61,8 +63,9 @@ def in_dynamo(module: Any, probe: Any) -> None:
     _untraced(_HOOKS)
     counters = sys.modules["torch._dynamo.utils"].counters
 
-    probe.readers["recompiles"] = lambda: int(counters["stats"].get("unique_graphs", 0))
-    probe.readers["graph_breaks"] = lambda: int(sum(counters["graph_break"].values()))
+    probe.counters["recompiles"] = lambda: int(counters["stats"].get("unique_graphs", 0))
+    probe.counters["compilations"] = probe.counters["recompiles"]
+    probe.counters["graph_breaks"] = lambda: int(sum(counters["graph_break"].values()))
 
 
 def _wait_for_cuda() -> None:
@@ -231,7 +234,7 @@ def in_jax(module: Any, probe: Any) -> None:
         jax.block_until_ready(probe.value if isinstance(probe.value, jax.Array) else jax.live_arrays())
 
     module.register_event_duration_secs_listener(hear)
-    probe.readers["compilations"] = lambda: compiled[0]
+    probe.counters["compilations"] = lambda: compiled[0]
     probe.readers["peak_memory"] = _allocated_by_jax
     probe.hooks.append(wait)
 

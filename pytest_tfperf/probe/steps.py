@@ -39,6 +39,7 @@ class Probe:
         self._address = address
         self.say = say
         self.hooks: list[Callable[[], None]] = []  # wait until the devices have done all that was asked of them
+        self.counters: dict[str, Callable[[], int]] = {}  # of what happened since the start, by figure
         self.readers: dict[str, Callable[[], Any]] = {}  # figures by name
         self.loading = Loading()
         os.register_at_fork(after_in_child=self._forget)
@@ -56,6 +57,7 @@ class Probe:
         self._value: Any = None
         self._slowdown, self._hold_seconds = 0.0, 60.0
         self._total = 0
+        self._first_counts: dict[str, int] = {}  # at the end of the first step
         self._until = self._wanted = 0
         self._started: float | None = None
         self._paused_at: float | None = None
@@ -157,6 +159,7 @@ class Probe:
         if seen == 1:
             self._synchronise()
             self._first_at[source] = _clock()
+            self._first_counts = self._counts_so_far()
             self.say(f"step of {source}")
             self.loading.restart()
         best = next(each for each in _RANKING if each in self._seen)
@@ -230,6 +233,7 @@ class Probe:
             "fetches": bool(loading.usual),
             "first_step_at": self._first_at[source or ""],
             "skips": self._skip(0) if loading.buffered is not None else None,
+            "counts": self._first_counts,
             "environment": versions(),
         }
 
@@ -255,7 +259,11 @@ class Probe:
             "skipped": self.loading.skipped - self._skipped,
             "others": self._others,
             "doubt": self.loading.doubt,
+            "counts": self._counts_so_far(),
         }
+
+    def _counts_so_far(self) -> dict[str, int]:
+        return {name: count() for name, count in self.counters.items()}
 
     def _figure(self, name: str) -> Any:
         reader = self.readers.get(name)

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.core.command import STEPS, Command
-from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
+from pytest_tfperf.core.figure import (
+    COMPILATIONS,
+    FIRST_STEP,
+    FIXED_STEP,
+    GRAPH_BREAKS,
+    INPUT_WAIT,
+    PEAK_MEMORY,
+    RECOMPILES,
+)
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.errors import Hung, MeasurementError, OneAtATime, TfperfError, TrainingEnded
@@ -31,6 +39,7 @@ from pytest_tfperf.workers.training_run import OfRank, TrainingRun
 from pytest_tfperf.workers.wire import Listener, Silence
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 
+_COUNTS = (COMPILATIONS, RECOMPILES, GRAPH_BREAKS)
 _FIRST_STEP_SECONDS = 300.0
 _GREET_SECONDS = 0.2
 _NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
@@ -53,6 +62,7 @@ class _Ready:
     counted: str  # how examples are counted, or why not
     fetches: bool
     first_step_at: float  # by the clock of `time.perf_counter`
+    counts: Mapping[str, int]  # of compilations and the like, at the end of the first step
     skips: int | None  # steps after a hold that are not timed; None where buffers are not known
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -71,6 +81,7 @@ class _Counted:
     skipped: int
     others: int
     doubt: str
+    counts: Mapping[str, int]
 
 
 class _Rank(WorkerRun):
@@ -196,7 +207,6 @@ class ProbedRun(TrainingRun):
         self._ranks = ranks
         self._of_ready: list[_Ready] = []
         self._windows: list[_Counted] = []
-        self.note = ""  # what a reader should know of how it is counted
         super().__init__(ranks, program.run.silence_seconds, end=end)
         ready = self._of_ready[0]
         self.environment = {**program.run.environment, **ready.environment, "steps": ready.source}
@@ -265,16 +275,34 @@ class ProbedRun(TrainingRun):
 
     def figures(self, names: Sequence[str]) -> Mapping[str, OfRank]:
         """The figures that the probe reads, those that the driver times, and those that the program prints."""
-        found = dict(super().figures([name for name in names if name != FIRST_STEP]))
+        asked = [name for name in names if name not in (FIRST_STEP, INPUT_WAIT, *_COUNTS)]
+        found = dict(super().figures(asked)) if asked else {}
+        found |= {name: OfRank(float(count), "") for name in _COUNTS if name in names for count in self._count(name)}
         if FIRST_STEP in names:
             found[FIRST_STEP] = OfRank(self.compile_seconds, "")
         if PEAK_MEMORY in names and PEAK_MEMORY not in found and self._peak_memory is not None:
             peak = self._peak_memory()
             found |= {} if peak is None else {PEAK_MEMORY: OfRank(float(peak), "")}
-        if "input_wait" in names and self._of_ready[0].fetches:
+        if INPUT_WAIT in names and self._of_ready[0].fetches:
             seconds = math.fsum(window.seconds for window in self._windows)
-            found["input_wait"] = OfRank(math.fsum(w.input_seconds for w in self._windows) / seconds, "")
+            found[INPUT_WAIT] = OfRank(math.fsum(w.input_seconds for w in self._windows) / seconds, "")
         return found
+
+    def _count(self, name: str) -> Iterator[int]:
+        """Yield the count after the first step and up to `FIXED_STEP`; of graph breaks also those of the first step.
+
+        Raises:
+            MeasurementError: the framework has no such counter under the names that are known here.
+        """
+        if failed := [text for _, text in self._program.seen() if text.startswith("failed")]:
+            fact = f"{name} can't be counted: {failed[0].removeprefix('failed ')}"
+            raise self._program.run.failure(fact, f"leave {name} out of also=")
+        step = self._of_ready[0].steps
+        for window in self._windows:
+            step += window.steps
+            if step == FIXED_STEP and name in window.counts:
+                first = 0 if name == GRAPH_BREAKS else self._of_ready[0].counts.get(name, 0)
+                yield window.counts[name] - first
 
     def _wait(self, waiting: Sequence[WorkerRun], seconds: float) -> list[WorkerRun]:
         """Wait for answers; meanwhile read the output, and refuse a second training."""
