@@ -51,6 +51,8 @@ class PlayedRun:
     steps: int = 0
     on_close: Callable[[], None] = lambda: None
     pids: tuple[int, ...] = ()
+    taken: int = 1
+    note: str = ""
 
     def request(self, steps: int) -> None:
         self.queued.append(steps)
