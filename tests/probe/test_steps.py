@@ -1,4 +1,4 @@
-"""Steps, examples and times as the probe in a program counts them: sequences of fetches and steps, by a clock of ours."""
+"""Steps, examples and times as the probe in a program counts them: sequences of fetches and steps, by our clock."""
 
 from __future__ import annotations
 
