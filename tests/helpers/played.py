@@ -53,6 +53,7 @@ class PlayedRun:
     pids: tuple[int, ...] = ()
     taken: int = 1
     note: str = ""
+    why_not_held: str = ""
 
     def request(self, steps: int) -> None:
         self.queued.append(steps)
