@@ -23,6 +23,7 @@ from pytest_tfperf.core.figure import (
     PEAK_MEMORY,
     RECOMPILES,
 )
+from pytest_tfperf.core.measurement import MEASURED
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.errors import Hung, MeasurementError, OneAtATime, TfperfError, TrainingEnded
@@ -39,6 +40,7 @@ from pytest_tfperf.workers.training_run import OfRank, TrainingRun
 from pytest_tfperf.workers.wire import Listener, Silence
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 
+_WAY = {steps.EXPLICIT: "told-steps", steps.KERAS: "keras-steps", steps.OPTIMIZER: "optimizer-steps"}
 _COUNTS = (COMPILATIONS, RECOMPILES, GRAPH_BREAKS)
 _FIRST_STEP_SECONDS = 300.0
 _GREET_SECONDS = 0.2
@@ -209,7 +211,7 @@ class ProbedRun(TrainingRun):
         self._windows: list[_Counted] = []
         super().__init__(ranks, program.run.silence_seconds, end=end)
         ready = self._of_ready[0]
-        self.environment = {**program.run.environment, **ready.environment, "steps": ready.source}
+        self.environment = {**program.run.environment, **ready.environment, MEASURED: _WAY[ready.source]}
 
     @property
     def why_not_held(self) -> str:
@@ -229,6 +231,8 @@ class ProbedRun(TrainingRun):
 
     def _readied(self, ready: list[_Ready]) -> list[Any]:
         """The answers as a worker gives them."""
+        if ready[0].source not in _WAY:
+            raise self._program.run.failure(f"its probe told steps of {ready[0].source!r:.60}", THREE_WAYS)
         self._of_ready = ready
         self._program.steps = ready[0].steps
         first, given = ready[0], self._command.examples_per_step
