@@ -73,7 +73,7 @@ def in_dynamo(module: Any, probe: Any) -> None:
 
 def _wait_for_cuda() -> None:
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    if cuda is not None and cuda.is_available() and cuda.is_initialized() and not cuda.is_current_stream_capturing():
+    if cuda is not None and cuda.is_initialized() and not cuda.is_current_stream_capturing():
         for device in range(cuda.device_count()):
             if cuda.memory_allocated(device):
                 cuda.synchronize(device)

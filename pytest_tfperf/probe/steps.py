@@ -203,7 +203,9 @@ class Probe:
             self._begin(self._wanted)
             return
         else:
-            self._link.send({"window": self._window(now)})
+            window = self._window(now)
+            now += window.pop("slowed")
+            self._link.send({"window": window})
         self._started = None
         while True:
             was_held = not self._link.has_message()
@@ -218,18 +220,19 @@ class Probe:
             self._reset()
             self._until = skip
         else:
-            self._begin(self._wanted)
+            # The answer itself is part of the time, unless the program was held.
+            self._begin(self._wanted, None if was_held else now)
 
     def _skip(self, wanted: int) -> int:
         """How many steps after a hold are not timed: loaders have filled their buffers meanwhile."""
         buffered = self.loading.buffered
         return wanted if buffered is None else -(-buffered // max(1, self.loading.usual or 1))
 
-    def _begin(self, steps: int) -> None:
+    def _begin(self, steps: int, at: float | None = None) -> None:
         self._reset()
         self._until = steps
         self.loading.last_at = None
-        self._started = _clock()
+        self._started = _clock() if at is None else at
 
     def _call(self) -> None:
         # Imported only now: most of a program's processes take no step.
@@ -260,17 +263,17 @@ class Probe:
     def _window(self, now: float) -> dict[str, Any]:
         assert self._started is not None
         seconds = now - self._started - self._paused
-        if self._slowdown:
-            more = seconds * self._slowdown / (1 - self._slowdown)
-            time.sleep(more)
-            seconds += more
+        slowed = seconds * self._slowdown / (1 - self._slowdown)
+        if slowed:
+            time.sleep(slowed)
         try:
             loss = None if self._value is None else float(self._value)
         except Exception:  # a value of another kind, or a buffer that was donated
             loss = None
         return {
             "steps": self._steps,
-            "seconds": seconds,
+            "seconds": seconds + slowed,
+            "slowed": slowed,
             "loss": loss if loss is None or loss - loss == 0 else str(loss),
             "examples": self._examples,
             "input_seconds": self._input,

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -260,10 +261,12 @@ class ProbedRun(TrainingRun):
 
     def _window(self, windows: Sequence[Mapping[str, Any]]) -> Window:
         of_ranks = [_checked(_Counted, window) for window in windows]
-        first, slowest = of_ranks[0], max(of_ranks, key=lambda window: window.seconds)
-        if any(window.steps != first.steps for window in of_ranks) or first.steps < 1 or slowest.seconds <= 0:
+        first = of_ranks[0]
+        # The ranks train in step, so each one's windows add up to the same time; the sum of the longest would be more.
+        seconds = statistics.fmean(window.seconds for window in of_ranks)
+        if any(window.steps != first.steps for window in of_ranks) or first.steps < 1 or not 0 < seconds < math.inf:
             self._agreed("steps", windows)
-            raise self._program.run.failure(f"its probe told {first.steps} steps in {slowest.seconds:g} s", THREE_WAYS)
+            raise self._program.run.failure(f"its probe told {first.steps} steps in {seconds:g} s", THREE_WAYS)
         examples = None
         if self._counts_examples:
             counts = [window.examples for window in of_ranks]
@@ -274,8 +277,8 @@ class ProbedRun(TrainingRun):
         for rank in self._ranks:
             rank.taken += first.steps
         self._program.steps += first.steps
-        self._windows.append(slowest)
-        return Window(first.steps, slowest.seconds, first.loss, examples)
+        self._windows.append(first)
+        return Window(first.steps, seconds, first.loss, examples)
 
     def figures(self, names: Sequence[str]) -> Mapping[str, OfRank]:
         """The figures that the probe reads, those that the driver times, and those that the program prints."""
