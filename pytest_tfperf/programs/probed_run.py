@@ -44,7 +44,7 @@ from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 _WAY = {steps.EXPLICIT: "told-steps", steps.KERAS: "keras-steps", steps.OPTIMIZER: "optimizer-steps"}
 _COUNTS = (COMPILATIONS, RECOMPILES, GRAPH_BREAKS)
 _FIRST_STEP_SECONDS = 300.0
-_GREET_SECONDS = 0.2
+_GREET_SECONDS = 0.2  # between two looks for callers
 _NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
 _MOST_BYTES = 64 * 1024  # of a probe's message
 _MOST_HELD_SECONDS = 900.0  # a program that is held for longer goes on, unmeasured
@@ -210,6 +210,7 @@ class ProbedRun(TrainingRun):
         self._ranks = ranks
         self._of_ready: list[_Ready] = []
         self._windows: list[_Counted] = []
+        self._looks_for_others_at = 0.0
         super().__init__(ranks, program.run.silence_seconds, end=end)
         ready = self._of_ready[0]
         self.environment = {**program.run.environment, **ready.environment, MEASURED: _WAY[ready.source]}
@@ -316,14 +317,17 @@ class ProbedRun(TrainingRun):
         deadline = time.monotonic() + seconds
         while True:
             self._program.drain()
+            self._refuse_others()
             left = deadline - time.monotonic()
             if ready := super()._wait(waiting, max(0.0, min(left, _GREET_SECONDS))):
                 return ready
-            self._refuse_others()
             if left <= 0:
                 return []
 
     def _refuse_others(self) -> None:
+        if time.monotonic() < self._looks_for_others_at:
+            return
+        self._looks_for_others_at = time.monotonic() + _GREET_SECONDS
         with suppress(Silence):
             channel, hello = self._listener.greet(0.001)
             channel.close()
