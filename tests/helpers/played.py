@@ -56,7 +56,7 @@ class PlayedRun:
     why_not_held: str = ""
     parts: StepParts | None = None
 
-    def step_parts(self, windows: int) -> StepParts | None:  # noqa: ARG002  all are alike
+    def step_parts(self, windows: int) -> StepParts | None:
         return self.parts
 
     def request(self, steps: int) -> None:
