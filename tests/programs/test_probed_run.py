@@ -496,7 +496,7 @@ SENDS = """
 def test_a_message_that_is_no_probes_is_refused(start: Start, message: str, why: str) -> None:
     window = (
         "WINDOW = dict(steps=5, seconds=1.0, loss=None, examples=40, input_seconds=0.0, between_seconds=0.0, "
-        "paused_seconds=0.0, skipped=0, others=0, doubt='')"
+        "paused_seconds=0.0, skipped=0, others=0, doubt='', counts={})"
     )
     run = start(f"{dedent(SENDS)}\n{window}\nlink.send({message})\ntime.sleep(600)")
     with pytest.raises(MeasurementError) as raised:
