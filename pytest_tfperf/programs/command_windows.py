@@ -69,9 +69,10 @@ class CommandWindows:
         self._clock = clock
         self._reader = Reader(command, devices)
         self._times_first_step = any(figure.name == FIRST_STEP for figure in also)
-        self._may_lack_figures = may_lack_figures
         self._peak_memory = peak_memory
-        self._figures = FigureLines(also, None if self._reads.reads_to_the_end else LOSS_READING)
+        self._figures = FigureLines(
+            also, None if self._reads.reads_to_the_end else LOSS_READING, may_lack=may_lack_figures
+        )
         self._first_at: float | None = None
         self._started_at = clock()
         self._aggregator = WindowAggregator(clock(), command.counted_per_step or 1, WINDOW_SECONDS)
@@ -129,7 +130,7 @@ class CommandWindows:
         if self._first_at is not None and self._times_first_step:
             figures[FIRST_STEP] = FigureValue(self._first_at - self._started_at)
         with self._failures():
-            figures |= self._figures.values(required=not self._may_lack_figures)
+            figures |= self._figures.values()
         return replace(
             run,
             figures={name: figure.value for name, figure in figures.items()},

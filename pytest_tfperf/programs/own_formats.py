@@ -209,8 +209,9 @@ class _Printed(NamedTuple):
 class FigureLines:
     """The values of figures that a program prints, and of its loss; measured figures are passed over."""
 
-    def __init__(self, figures: Sequence[Figure], loss_reading: int | None = None) -> None:
+    def __init__(self, figures: Sequence[Figure], loss_reading: int | None = None, *, may_lack: bool = False) -> None:
         self._figures = [figure for figure in figures if figure.is_read or figure.name == LOSS]
+        self._may_lack = may_lack  # a figure that is never printed is left out, and is no error
         self._loss_reading = loss_reading  # the number of the reading whose loss counts, from 1; None for the last
         self._values: dict[str, list[_Printed]] = {figure.name: [] for figure in self._figures}
         self._lines = {figure.name: OwnLines(figure.field, figure.pattern) for figure in self._figures}
@@ -283,11 +284,11 @@ class FigureLines:
             return 1
         return self._loss_reading
 
-    def values(self, *, required: bool = True) -> dict[str, FigureValue]:
-        """Each figure's value; a loss that no line names is left out, and so is any figure that is not `required`.
+    def values(self) -> dict[str, FigureValue]:
+        """Each figure's value; a loss that no line names is left out, and so is any figure that may be lacking.
 
         Raises:
-            Unreadable: a figure that is required has no value, or one that was printed has none at its step.
+            Unreadable: a figure that must not be lacking has no value, or one that was printed has none at its step.
         """
         final: dict[str, FigureValue] = {}
         for figure in self._figures:
@@ -297,7 +298,7 @@ class FigureLines:
             elif len(values) >= (1 if figure.last_step else self._least(figure)):
                 value = self._at_its_place if figure.last_step is None else self._at_step
                 final[figure.name] = self._mean(figure, values) if figure.steps else value(figure, values)
-            elif required and figure.is_read:
+            elif figure.is_read and not self._may_lack:
                 raise self._never_printed(figure, len(values))
         return final
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from pytest_tfperf.lines import Line
 from pytest_tfperf.probe import entry, frameworks, link, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.own_formats import FigureLines
-from pytest_tfperf.programs.reading import LineSplitter
+from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
+from pytest_tfperf.programs.reading import LineSplitter, Unreadable
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.processes import Process
@@ -128,8 +128,24 @@ class _Program:
         """Read what it has printed."""
         while not self.has_ended and (data := self.run.read(0)) is not None:
             self.has_ended = data == b""
-            for line in self._splitter.feed(data):
-                self.figures.take(line, steps=self.steps)
+            with self._failures():
+                for line in self._splitter.feed(data):
+                    self.figures.take(line, steps=self.steps)
+
+    def printed(self) -> Mapping[str, FigureValue]:
+        """The figures that its lines gave."""
+        self.drain()
+        with self._failures():
+            self.figures.take("", steps=self.steps)
+            return self.figures.values()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn a line that can't be read into a failure of the program, with the end of its output."""
+        try:
+            yield
+        except Unreadable as error:
+            raise self.run.failure(error.fact, error.next_step, *error.lines) from error
 
     def seen(self) -> list[tuple[int, str]]:
         """What its Pythons have told: the process, and what it saw."""
@@ -259,12 +275,13 @@ class ProbedRun(TrainingRun):
             examples = sum(count or 0 for count in counts)
         for rank in self._ranks:
             rank.taken += first.steps
+        self._program.drain()  # what it printed in the window's steps
         self._program.steps += first.steps
         self._windows.append(slowest)
         return Window(first.steps, slowest.seconds, first.loss, examples)
 
     def figures(self, names: Sequence[str]) -> Mapping[str, OfRank]:
-        """The figures that the probe reads, those that the driver times, and those that the program prints."""
+        """The figures that the probe reads, and those that the driver times."""
         found = dict(super().figures([name for name in names if name != FIRST_STEP]))
         if FIRST_STEP in names:
             found[FIRST_STEP] = OfRank(self.compile_seconds, "")
@@ -275,6 +292,10 @@ class ProbedRun(TrainingRun):
             seconds = math.fsum(window.seconds for window in self._windows)
             found["input_wait"] = OfRank(math.fsum(w.input_seconds for w in self._windows) / seconds, "")
         return found
+
+    def printed(self) -> Mapping[str, OfRank]:
+        """The figures that it has printed."""
+        return {name: OfRank(figure.value, "", figure.place) for name, figure in self._program.printed().items()}
 
     def _wait(self, waiting: Sequence[WorkerRun], seconds: float) -> list[WorkerRun]:
         """Wait for answers; meanwhile read the output, and refuse a second training."""
