@@ -32,7 +32,7 @@ from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Reads
 from pytest_tfperf.core.disturbance import DisturbanceLimits
-from pytest_tfperf.core.figure import BUILT_IN, COLD_CACHES, Figure, figures_of
+from pytest_tfperf.core.figure import COLD_CACHES, Figure, Source, built_in_of, figures_of
 from pytest_tfperf.core.run import Observer, Plan
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import Outcome, Want
@@ -108,7 +108,7 @@ class Silent:
 
 def subjects() -> Iterator[tuple[Workload | Command, Plan]]:
     """What is measured: few timed steps, because the figures are known before them."""
-    plan = Plan(steps=5, also=figures_of(BUILT_IN, of_a_program=False))
+    plan = Plan(steps=5, also=figures_of(built_in_of(Source.WORKER), Source.WORKER))
     yield from ((workload, plan) for workload in WORKLOADS)
     folder = Path(__file__).resolve().parent.parent / "examples" / "own_script"
     for name, reads in PROGRAMS.items():

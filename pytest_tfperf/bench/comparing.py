@@ -154,12 +154,12 @@ def compare(
             next_step="Let both count the same, or measure without the other side",
             where=f"{b.shown} on {topology.describe()}",
         )
-    is_slower = judged and verdicts[0].reason is Reason.CONFIRMED
+    # A ratio that is missed is no slowdown: b may be faster than a.
+    is_slower = judged and verdicts[0].reason is Reason.CONFIRMED and terms.at_least is None
     device_rate = engine.rate_on_device_data(b, plan, b_runs) if is_slower else None
     b_breakdown = breakdown(b_runs, b_throughput.examples_per_sec, b.workload, device_rate)
     if b_breakdown is not None and is_slower:
-        expected = a_throughput.examples_per_sec * (terms.at_least or 1.0)
-        b_breakdown = of_a_slowdown(b_breakdown, b_throughput.examples_per_sec, expected)
+        b_breakdown = of_a_slowdown(b_breakdown, b_throughput.examples_per_sec, a_throughput.examples_per_sec)
     return Measurement(
         test=test,
         session=session,

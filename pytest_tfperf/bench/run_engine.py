@@ -18,7 +18,7 @@ from pytest_tfperf.bench.windows import StepProfiler, interleave, time_windows, 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
-from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, RETRACES
+from pytest_tfperf.core.figure import COMPILATIONS, FIRST_STEP, PEAK_MEMORY
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
 from pytest_tfperf.core.run import Enough, Observer, OwnRun, Pair, Plan, Run
@@ -254,7 +254,7 @@ class RunEngine:
             cores=topology.host.usable_cores,
             names=catalogue.registered(),
             cold_caches=FIRST_STEP in figures,
-            counts_traces=RETRACES in figures,
+            counts_traces=COMPILATIONS in figures,
         )
 
     def _profiled(self, side: Side, training: TrainingRun, job: Job, run: Run) -> Run:

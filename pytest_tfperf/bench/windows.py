@@ -10,9 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
+from statistics import fmean
 
 from pytest_tfperf.core.command import Subject
-from pytest_tfperf.core.figure import FIXED_STEP, LOSS, RETRACES
+from pytest_tfperf.core.figure import FIXED_STEP, LOSS, Figure, over_steps
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Pair, Plan, Run, Window
@@ -98,7 +100,8 @@ class _TimedRun:
         return sum(w.seconds for w in self.windows)
 
     def warm_up(self) -> None:
-        self._warmup.append(self.window(first_window_steps(self._plan)))
+        for steps in first_windows(self._plan):
+            self._warmup.append(self.window(steps))
         while not _is_warmed_up(self._warmup, self._plan):
             self._warmup.append(self.window(self.steps))
 
@@ -162,12 +165,13 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
     )
 
 
-def first_window_steps(plan: Plan) -> int:
-    """Return the steps of the first warm-up window: one, or all up to the step at which a figure is taken.
+def first_windows(plan: Plan) -> list[int]:
+    """Return the steps of the first windows of the warm-up: one, or as the figures need them.
 
     The first step of all belongs to the worker's start.
     """
-    return FIXED_STEP - 1 if any(figure.definition.is_at_fixed_step for figure in plan.also) else 1
+    ends = {end for figure in plan.also for end in figure.window_ends if end > 1}
+    return [end - before for before, end in pairwise([1, *sorted(ends)])] or [1]
 
 
 def window_steps(warmup: Sequence[Window], plan: Plan) -> int:
@@ -183,14 +187,22 @@ def _warm_up(training: TrainingRun, plan: Plan, is_warm: Callable[[], bool]) -> 
     cuDNN chooses its algorithms and the allocator grows in the first steps; timing them would punish short runs.
     """
     warmup: list[Window] = []
-    training.request(first_window_steps(plan))
+    first = first_windows(plan)
+    training.request(first[0])
     while not warmup or not _is_warmed_up(warmup, plan) or not is_warm():
-        training.request(window_steps(warmup, plan) if warmup else 1)
+        following = len(warmup) + 1
+        if following < len(first):
+            training.request(first[following])
+        else:
+            training.request(window_steps(warmup, plan) if warmup else 1)
         warmup.append(training.receive())
     return warmup
 
 
 def _is_warmed_up(warmup: Sequence[Window], plan: Plan) -> bool:
+    first = len(first_windows(plan))
+    if len(warmup) < first + (first > 1):  # one step's time says little about the size of the windows to be timed
+        return False
     steps, seconds = 0, 0.0
     for window in warmup:
         steps, seconds = steps + window.steps, seconds + window.seconds
@@ -204,16 +216,31 @@ def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
     """
     if not plan.also:
         return run
-    wanted = [figure.name for figure in plan.also]
-    measured = [name for name in wanted if name != LOSS]
+    measured = [figure.name for figure in plan.also if figure.is_measured]
     of_ranks = training.figures(measured) if measured else {}
     figures = {name: figure.value for name, figure in of_ranks.items()}
-    if LOSS in wanted and (loss := run.warmup[0].loss) is not None:
-        figures[LOSS] = loss  # of the step `FIXED_STEP`, with which the first window of the warm-up ends
+    places = {}
+    for figure in plan.also:
+        if figure.name == LOSS and not figure.is_read and (loss := _loss(run, figure)) is not None:
+            figures[LOSS] = loss
+        if figure.steps is not None and figure.name in figures:
+            places[figure.name] = over_steps(figure.steps)
+        elif figure.is_count and figure.name in figures:
+            places[figure.name] = f"up to step {FIXED_STEP}"
     ranks = {name: figure.rank for name, figure in of_ranks.items() if figure.rank}
-    # Older rows counted all steps of a run, and name no step.
-    places = {RETRACES: f"at step {FIXED_STEP}"} if RETRACES in figures else {}
     return replace(run, figures=figures, figure_ranks=ranks, figure_places=places)
+
+
+def _loss(run: Run, figure: Figure) -> float | None:
+    """Return the loss of `FIXED_STEP`, or the mean over the figure's own steps; None where the source gives none."""
+    first, last = figure.steps or (FIXED_STEP, FIXED_STEP)
+    step, losses = 1, []
+    for window in run.warmup:
+        step += window.steps
+        if first <= step <= last:
+            losses.append(window.loss)
+    known = [loss for loss in losses if loss is not None]
+    return fmean(known) if known and len(known) == len(losses) else None
 
 
 class StepProfiler:

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from pytest_tfperf.core.figure import RATE, Figure, is_figure_name
+from pytest_tfperf.core.figure import RATE, SHARE, Figure, is_figure_name, renamed
 from pytest_tfperf.errors import BaselineError
 
 MOST_TOLERANCE: Final = 0.5
@@ -217,11 +217,17 @@ def _require_reference(row: Baseline) -> None:
         if not any(map(str.isalpha, row.unit)):
             raise BaselineError(f"unit {row.unit}/s: write the word for what is counted, as in images/s")
         return
+    if next_step := renamed(row.key.figure):
+        raise BaselineError(f"figure {row.key.figure!r}: no figure has this name any more", next_step=next_step)
     if (figure := Figure(row.key.figure)).is_measured:
         if row.unit != (unit := figure.unit):
             raise BaselineError(f"unit {row.unit!r}: {row.key.figure} is in {unit or 'no unit'}")
-        if row.value <= 0:
-            raise BaselineError(f"value {row.value:g}: {row.key.figure} is above 0 {unit}".rstrip())
+        may_be_zero = figure.is_count or unit == SHARE
+        if row.value < 0 or (row.value == 0 and not may_be_zero):
+            least = "at least" if may_be_zero else "above"
+            raise BaselineError(f"value {row.value:g}: {row.key.figure} is {least} 0 {unit}".rstrip())
+        if unit == SHARE and row.value > 1:
+            raise BaselineError(f"value {row.value:g}: {row.key.figure} is a share, from 0 to 1")
 
 
 def _require_runs(row: Baseline) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -15,16 +15,34 @@ RATE: Final = "throughput"
 PEAK_MEMORY: Final = "peak_memory"
 FIRST_STEP: Final = "first_step"
 LOSS: Final = "loss"
-RETRACES: Final = "retraces"
+INPUT_WAIT: Final = "input_wait"
+COMPILATIONS: Final = "compilations"
+RECOMPILES: Final = "recompiles"
+GRAPH_BREAKS: Final = "graph_breaks"
+
+SHARE: Final = "share"
+"""The unit of a share, from 0 to 1, which messages write in percent."""
+
+RENAMED: Final = {"retraces": COMPILATIONS}
+"""Earlier names of figures, which the history may have, and today's."""
 
 _TIMES: Final = ("us", "ms", "s", "min", "h")
 _PER_TIME: Final = ("/s", "/min", "/h")
 
 FIXED_STEP: Final = 10
-"""The step whose loss a workload is judged by, and up to which its traces are counted.
+"""The step whose loss is judged where no reading is stated, and up to which compilations and the like are counted.
 
 Every run reaches it, because it belongs to the warm-up. How many steps a run takes in all depends on their speed.
 """
+
+
+class Source(StrEnum):
+    """What gives the figures of a run: the values are the words of messages."""
+
+    WORKER = "a workload"
+    PROBE = "a program that is measured by its steps"
+    OUTPUT = "a program that is measured by its output"
+
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 
@@ -50,6 +68,13 @@ class Takes(StrEnum):
     MEDIAN = "median"
 
 
+_WAYS: Final = ("field", "pattern", "counts")
+
+
+def _is_step(number: object) -> bool:
+    return type(number) is int and number >= 1
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A figure that a check is judged by beside its throughput.
@@ -58,17 +83,21 @@ class Figure:
     fail for one page of memory more. Arguments that are left out have the built-in figure's own defaults.
 
     Args:
-        name: `peak_memory`, `first_step`, `loss`, `retraces`, or the user's own; the key of its baseline.
-        unit: the unit of its values: "bytes", "s", or the user's word; "" for none.
+        name: a built-in figure's, as `peak_memory`, or the user's own; the key of its baseline.
+        unit: the unit of its values: "bytes", "s", "share" from 0 to 1, or the user's word; "" for none.
         better: the direction in which it is better. The default is "lower".
         tolerance: the accepted change as a fraction, 0.05 for 5 %, which is the default.
         absolute: the change in the figure's unit that is accepted in any case. The default is 0.
         limit: the highest allowed value, or the lowest where higher is better; it needs no baseline.
         field: of a program: the field of JSON lines that holds it; "eval.loss" for `loss` inside of `eval`.
         pattern: of a program: a regular expression with one named group, which holds it.
+        counts: of a program: a regular expression whose lines are counted, those with several matches once. As every
+            count it is exact: its tolerance is 0 unless another is given.
         takes: of a program that prints it several times: the "first" value, the "last" or the "median".
         at_step: of a program: the step up to which values count. The last value is then that of this step, interpolated
             between the two nearest printed steps.
+        steps: the first and the last of the steps over which the mean is taken, as `(50, 100)`: of the losses of a
+            workload or of a program's steps, or of the values that a program prints at them.
 
     Raises:
         WorkloadError: an argument that is not allowed; says what to write.
@@ -82,8 +111,10 @@ class Figure:
     limit: float | None = None
     field: str = ""
     pattern: str = ""
+    counts: str = ""
     takes: Takes | str = Takes.LAST
     at_step: int | None = None
+    steps: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if not is_figure_name(self.name):
@@ -105,9 +136,11 @@ class Figure:
         self._require_number("absolute", lambda x: 0 <= x < math.inf, f"a number from 0, in {self.unit or 'its unit'}")
         if self.limit is not None:
             self._require_number("limit", math.isfinite, "a finite number")
-        is_noisy = not self.definition.is_count
-        if is_noisy and not (self.tolerance or self.absolute or self.limit is not None):
-            raise WorkloadError(f"{self.name}: tolerance and absolute are both 0, so noise would fail it: give one")
+        if not (self.is_count or self.tolerance or self.absolute or self.limit is not None):
+            raise WorkloadError(
+                f"{self.name}: tolerance and absolute are both 0, so noise would fail it: give one",
+                next_step="A count that never varies is exact with absolute=0.5",
+            )
 
     @property
     def with_speed(self) -> int:
@@ -116,37 +149,54 @@ class Figure:
         return -1 if unit in _TIMES else 1 if unit.endswith(_PER_TIME) else 0
 
     def _require_texts(self) -> None:
-        for name in ("unit", "field", "pattern"):
+        for name in ("unit", "field", "pattern", "counts"):
             text = getattr(self, name)
             if not isinstance(text, str) or not text.isprintable():
                 raise WorkloadError(f"{self.name}: {name}={text!r:.80} must be a line of text")
-        if self.field and self.pattern:
-            raise WorkloadError(f"{self.name}: field and pattern are given: give the one that tells it")
-        if (self.field or self.pattern) and self.is_measured:
-            raise WorkloadError(f"{self.name} is measured, and not read from the output: leave field and pattern out")
-        if self.pattern:
+        given = [name for name in _WAYS if getattr(self, name)]
+        if len(given) > 1:
+            raise WorkloadError(f"{self.name}: {' and '.join(given)} are given: give the one that tells it")
+        if given and self.is_measured:
+            raise WorkloadError(f"{self.name} is measured, and not read from the output: leave {given[0]} out")
+        if self.counts and self.is_built_in:
+            raise WorkloadError(
+                f"{self.name}: counts= counts lines: give the count a name of its own, as in "
+                "Figure('warnings', counts=...)"
+            )
+        for name in {"pattern", "counts"}.intersection(given):
             try:
-                groups = re.compile(self.pattern).groupindex
+                groups = re.compile(getattr(self, name)).groupindex
             except (re.error, RecursionError, OverflowError) as error:
                 raise WorkloadError(
-                    f"{self.name}: pattern={self.pattern!r} is no regular expression: {error}"
+                    f"{self.name}: {name}={getattr(self, name)!r} is no regular expression: {error}"
                 ) from None
-            if len(groups) != 1:
+            if name == "pattern" and len(groups) != 1:
                 raise WorkloadError(
                     f"{self.name}: pattern={self.pattern!r} must have one named group, as in "
                     rf"r'eval loss (?P<{self.name}>\S+)'"
                 )
 
     def _require_place(self) -> None:
-        is_given = self.at_step is not None or self.takes is not Takes.LAST
-        if is_given and self.is_measured:
-            raise WorkloadError(f"{self.name} is measured, and not read from the output: leave takes and at_step out")
-        if self.at_step is None:
-            return
-        if type(self.at_step) is not int or self.at_step < 1:
+        given = [name for name in ("at_step", "steps") if getattr(self, name) is not None]
+        given += ["takes"] if self.takes is not Takes.LAST else []
+        if given and self.is_measured:
+            raise WorkloadError(f"{self.name} is measured, and not read at a step: leave {' and '.join(given)} out")
+        if self.counts and given not in ([], ["at_step"]):
+            raise WorkloadError(f"{self.name}: lines are counted up to at_step: leave {given[-1]} out")
+        if self.at_step is not None and not _is_step(self.at_step):
             raise WorkloadError(f"{self.name}: at_step={self.at_step!r:.80} must be a whole number from 1")
-        if self.takes is Takes.FIRST:
+        if self.at_step is not None and self.takes is Takes.FIRST:
             raise WorkloadError(f"{self.name}: the first value is the same at each step: leave takes or at_step out")
+        if self.steps is None:
+            return
+        if given != ["steps"]:
+            raise WorkloadError(f"{self.name}: steps= takes the mean over steps: leave at_step and takes out")
+        ends = self.steps if isinstance(self.steps, tuple | list) else ()
+        if len(ends) != 2 or not all(map(_is_step, ends)) or not ends[0] < ends[1]:
+            raise WorkloadError(
+                f"{self.name}: steps={self.steps!r:.80} must be the first step and a later one, as (50, 100)"
+            )
+        object.__setattr__(self, "steps", tuple(ends))
 
     def _require_number(self, name: str, allows: Callable[[float], bool], what: str) -> None:
         value = getattr(self, name)
@@ -156,7 +206,8 @@ class Figure:
     @property
     def definition(self) -> BuiltIn:
         """The definition of a built-in figure, or the defaults of users' figures."""
-        return _BUILT_IN.get(self.name, _OF_USERS)
+        name = RENAMED.get(self.name, self.name)
+        return _BUILT_IN.get(name, _COUNTED_BY_USERS if self.counts else _OF_USERS)
 
     @property
     def words(self) -> Mapping[str, str]:
@@ -175,8 +226,27 @@ class Figure:
 
     @property
     def is_read(self) -> bool:
-        """Whether its own field or pattern reads it from a program's output."""
-        return bool(self.field or self.pattern)
+        """Whether its own field, pattern or count reads it from a program's output."""
+        return bool(self.field or self.pattern or self.counts)
+
+    @property
+    def is_count(self) -> bool:
+        """Whether its values are counts, which do not vary."""
+        return self.definition.is_count
+
+    @property
+    def last_step(self) -> int | None:
+        """The step after which no value counts; None where it is not given."""
+        return self.at_step if self.steps is None else self.steps[1]
+
+    @property
+    def window_ends(self) -> Iterable[int]:
+        """The steps with which windows of the warm-up must end, so that it has its value: the first one too early."""
+        if self.is_read:
+            return ()
+        if self.steps is not None:
+            return range(self.steps[0] - 1, self.steps[1] + 1)
+        return (FIXED_STEP,) if self.definition.is_at_fixed_step else ()
 
     @property
     def needs_the_end(self) -> bool:
@@ -186,7 +256,7 @@ class Figure:
         """
         is_printed = self.is_read or self.name == LOSS
         is_loss = self.name == LOSS and self.takes is Takes.LAST
-        return is_printed and self.at_step is None and self.takes is not Takes.FIRST and not is_loss
+        return is_printed and self.last_step is None and self.takes is not Takes.FIRST and not is_loss
 
     @property
     def signs(self) -> tuple[int, ...]:
@@ -215,15 +285,17 @@ class BuiltIn:
     tolerance: float = 0.05
     absolute: float = 0.0
     more_and_less: tuple[str, str] = ("higher", "lower")  # a message's words for a rise and a fall
-    # it is measured, and not read from a program's output; its unit is fixed, its values are above 0
+    # it is measured, and not read from a program's output; its unit is fixed, its values are not negative
     is_measured: bool = False
-    is_of_programs: bool = True  # it can be measured or read of a program
+    sources: Collection[Source] = tuple(Source)  # what it can be measured of
     is_count: bool = False  # its values do not vary, so that it needs no tolerance
     grows: bool = False  # it grows with a run's length, so that only runs of equal length can be compared
-    is_at_fixed_step: bool = False  # of a workload, it is taken at `FIXED_STEP`
+    is_at_fixed_step: bool = False  # of a workload, and of a program's steps, it is taken at `FIXED_STEP`
 
 
-_OF_USERS: Final = BuiltIn()
+_OF_USERS: Final = BuiltIn(sources=(Source.PROBE, Source.OUTPUT))
+_COUNTED_BY_USERS: Final = replace(_OF_USERS, tolerance=0.0, more_and_less=("more", "fewer"), is_count=True)
+_COUNTED: Final = replace(_COUNTED_BY_USERS, is_measured=True, is_at_fixed_step=True)
 _BUILT_IN: Final = {
     RATE: BuiltIn(unit="examples/s", better=Better.HIGHER, tolerance=0.02),
     PEAK_MEMORY: BuiltIn(
@@ -244,14 +316,20 @@ _BUILT_IN: Final = {
         is_measured=True,
     ),
     LOSS: BuiltIn(better=Better.SAME, is_at_fixed_step=True),
-    RETRACES: BuiltIn(
+    # A share may be 0, where every change is infinitely many percent of it.
+    INPUT_WAIT: BuiltIn(
+        shown="input wait",
+        unit=SHARE,
         tolerance=0.0,
-        more_and_less=("more", "fewer"),
+        absolute=0.05,
+        more_and_less=("more", "less"),
         is_measured=True,
-        is_of_programs=False,
-        is_count=True,
-        is_at_fixed_step=True,
+        sources=(Source.PROBE,),
     ),
+    # After the first step: what it compiles shows in `first_step`, and is none of a user's mistakes.
+    COMPILATIONS: replace(_COUNTED, sources=(Source.WORKER, Source.PROBE)),
+    RECOMPILES: replace(_COUNTED, sources=(Source.PROBE,)),
+    GRAPH_BREAKS: replace(_COUNTED, shown="graph breaks", sources=(Source.PROBE,)),
 }
 
 
@@ -300,11 +378,19 @@ BUILT_IN: Final = tuple(name for name in _BUILT_IN if name != RATE)
 """Names of the figures that a test can ask for without describing them."""
 
 
-def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
+def built_in_of(source: Source | None) -> tuple[str, ...]:
+    """Return the names of the built-in figures that a source has; None for all."""
+    return tuple(name for name in BUILT_IN if source is None or source in _BUILT_IN[name].sources)
+
+
+def figures_of(asked: object, source: Source | None) -> tuple[Figure, ...]:
     """Return the figures that a test asks for with `also=`: names of built-in figures, and `Figure`s.
 
+    `source` is that of all runs; None for the figures of a suite, of which each test takes those that it can have.
+
     Raises:
-        WorkloadError: an unknown or repeated name, or an object that is no figure; says what to write.
+        WorkloadError: an unknown or repeated name, an object that is no figure, or a figure that the source does not
+            have; says what to write.
     """
     if isinstance(asked, str | Figure):
         asked = (asked,)
@@ -314,7 +400,7 @@ def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
         )
     figures: dict[str, Figure] = {}
     for given in asked:
-        figure = _figure(given, of_a_program=of_a_program)
+        figure = _figure(given, source)
         if figure.name in figures:
             raise WorkloadError(f"also: {figure.name} is given twice: give each figure once")
         figures[figure.name] = figure
@@ -334,6 +420,11 @@ def at_fixed_steps(name: str, place: str = "") -> str:
     )
 
 
+def over_steps(steps: tuple[int, int]) -> str:
+    """Return the place of a mean over steps, which rows name."""
+    return f"over steps {steps[0]} to {steps[1]}"
+
+
 def require_fixed_places(figures: Iterable[Figure]) -> None:
     """Check that the figures of a program that may be ended early are read at the same step of every run.
 
@@ -342,45 +433,65 @@ def require_fixed_places(figures: Iterable[Figure]) -> None:
     """
     for figure in figures:
         if figure.needs_the_end:
+            way = "counts=" if figure.counts else f"takes={str(figure.takes)!r}"
             raise WorkloadError(
-                f"{figure.name}: takes={str(figure.takes)!r} reads up to the end, and the program is ended as soon as "
-                "its rate is known, at another step in each run",
+                f"{figure.name}: {way} reads up to the end, and the program is ended as soon as its rate is known, at "
+                "another step in each run",
                 next_step="Give reads=Reads(until_end=True) to read it to its end, "
                 f"Figure({figure.name!r}, at_step=N, ...) for the value at step N, or takes='first'",
             )
 
 
-def with_default(asked: Sequence[Figure], default: Sequence[Figure], *, of_a_program: bool) -> tuple[Figure, ...]:
-    """Return a test's figures, and those of the suite's default that apply to it and that it does not give itself."""
+def with_default(asked: Sequence[Figure], default: Sequence[Figure], source: Source) -> tuple[Figure, ...]:
+    """Return a test's figures, and those of the suite's default that its source has and the test does not give."""
     figures = {figure.name: figure for figure in asked}
     for figure in default:
-        if figure.definition.is_of_programs or not of_a_program:
+        if source in figure.definition.sources:
             figures.setdefault(figure.name, figure)
     return tuple(figures.values())
 
 
-def _figure(given: object, *, of_a_program: bool) -> Figure:
+def renamed(name: str) -> str:
+    """Return the next step where a figure is given by its earlier name; "" for today's names."""
+    if name not in RENAMED:
+        return ""
+    return f"Write {RENAMED[name]!r}, which leaves out the first step, and record its baselines again"
+
+
+def _figure(given: object, source: Source | None) -> Figure:
+    has = built_in_of(source)
     if isinstance(given, str) and given not in BUILT_IN:
-        known = f"{known_names(given, BUILT_IN)}{_OWN if of_a_program else ''}"
-        raise WorkloadError(f"also: {unknown('figure', given)}", next_step=known)
+        known = f"{known_names(given, has)}{'' if source is Source.WORKER else _OWN}"
+        raise WorkloadError(f"also: {unknown('figure', given)}", next_step=renamed(given) or known)
     figure = Figure(given) if isinstance(given, str) else given
     if not isinstance(figure, Figure):
         raise WorkloadError(f"also: {figure!r:.80} must be the name of a figure or a Figure(...)")
     if figure.name == RATE:
         raise WorkloadError("also: throughput is the figure by which each check is judged: give yours another name")
-    if not of_a_program and (figure.is_read or not figure.is_built_in):
+    if figure.name in RENAMED:
+        raise WorkloadError(f"also: {unknown('figure', figure.name)}", next_step=renamed(figure.name))
+    if source is None:
+        return figure
+    if source is Source.WORKER and (figure.is_read or not figure.is_built_in):
         raise WorkloadError(
             f"also: {figure.name}: a workload prints nothing that a figure of your own could be read from",
-            next_step=f"It has {', '.join(BUILT_IN)}; a Command prints figures of its own",
+            next_step=f"It has {', '.join(has)}; a Command prints figures of its own",
         )
-    if not of_a_program and (figure.at_step is not None or figure.takes is not Takes.LAST):
-        raise WorkloadError(
-            f"also: {figure.name}: a workload's is always that of step {FIXED_STEP}: leave takes and at_step out"
-        )
-    if of_a_program and not figure.definition.is_of_programs:
-        raise WorkloadError(f"also: {figure.name} is counted in training that check drives, and not in a program")
-    if of_a_program and not (figure.is_built_in or figure.is_read):
+    if not (figure.is_built_in or figure.is_read):
         raise WorkloadError(f"also: {figure.name}: say how it is read{_OWN}")
+    if source not in figure.definition.sources:
+        raise WorkloadError(
+            f"also: {figure.name} is not known of {source}, which has {', '.join(has)}",
+            next_step="A Command without reads= is measured by its steps" if source is Source.OUTPUT else "",
+        )
+    if source is not Source.OUTPUT and not figure.is_read:
+        if figure.at_step is not None or figure.takes is not Takes.LAST:
+            raise WorkloadError(
+                f"also: the {figure.name} of {source} is that of step {FIXED_STEP}, or with steps=(50, 100) the mean "
+                "over these: leave takes and at_step out"
+            )
+        if figure.steps is not None and figure.steps[0] < 2:
+            raise WorkloadError(f"also: {figure.name}: steps={figure.steps} must begin at 2: step 1 compiles")
     return figure
 
 

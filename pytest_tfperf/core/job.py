@@ -26,7 +26,7 @@ class Job:
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     reports_modules: bool = False  # whether the worker says which files its modules were loaded from
     cold_caches: bool = False  # whether caches of compiled programs are switched off, as for the figure `first_step`
-    counts_traces: bool = False  # whether the traces of functions are counted, as for the figure `retraces`
+    counts_traces: bool = False  # whether the traces of functions are counted, as for the figure `compilations`
 
     @property
     def ranks_per_node(self) -> int:

@@ -26,7 +26,7 @@ from pytest_tfperf.lines import Line, one_line, rendered, shortened
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.message import environment_lines, throughput_lines
-from pytest_tfperf.reports.numbers import change, counted, percent
+from pytest_tfperf.reports.numbers import SMALLEST_SHOWN, change, counted, percent
 from pytest_tfperf.reports.table import Columns, aligned, paragraphs, table
 from pytest_tfperf.reports.verdict import fact, figures_to_blame, headline, lines_about
 
@@ -82,9 +82,6 @@ def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measur
     if not named and not any(text in m.test for m in measurements):
         named = [m for m in measurements if is_part(text, m.workload.id, m.name)]
     return named or measurements
-
-
-_SMALLEST_SHOWN = 0.0005  # a smaller change is 0.0 % in a text
 
 
 def explained(m: Measurement, earlier: Sequence[Measurement] = ()) -> list[str]:
@@ -199,7 +196,7 @@ def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
 
 
 def _than_expected(fraction: float) -> str:
-    if abs(fraction) < _SMALLEST_SHOWN:
+    if abs(fraction) < SMALLEST_SHOWN:
         return "as fast as expected"
     return f"{percent(fraction)} {'slower' if fraction < 0 else 'faster'} than expected"
 

@@ -179,8 +179,8 @@ class LinearScale:
         return math.inf if self.figure.better is Better.SAME else self.figure.accepted(target)
 
     def unit(self, target: float) -> float:
-        """Return the length of a change by the whole target."""
-        return abs(target)
+        """Return the length of a change by the whole target; 0 for a count, which does not vary by a part of it."""
+        return 0.0 if self.figure.is_count else abs(target)
 
     def is_blind(self, threshold: float, accepted: float, target: float = math.inf) -> bool:
         """Whether noise makes a gate blind: a loss by the whole target would pass; a quarter may be little.

@@ -255,6 +255,12 @@ def _too_noisy(
             next_step=f"So the training is not deterministic: {_suspect(measurement.workload)}. Give a larger "
             "tolerance, Figure('loss', tolerance=...), or leave it out of also=",
         )
+    if figure.is_count and max(kept) - min(kept) > accepted:
+        return BaselineRefused(
+            f"{figure.name} is a count, which should be the same in each run, and its runs gave {each.rstrip()}",
+            next_step=f"Let the program do the same in each run, or accept the difference: Figure({figure.name!r}, "
+            "absolute=..., ...)",
+        )
     smallest = detectable(accepted, screen_error(spread, len(kept)))
     if smallest > max(2 * accepted, TOO_NOISY_TO_GATE * abs(value)):
         return BaselineRefused(

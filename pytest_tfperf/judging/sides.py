@@ -83,7 +83,9 @@ def _in_direction(evidence: Evidence, blank: Verdict, sign: int) -> Verdict:
     test = evidence.pairs_test(sign, scale.assumed, is_assumed=True)
     outcome, reason, wants = test.decided()
     threshold = test.threshold_in(test.last)
-    if outcome is Outcome.PASS and scale.is_blind(test.hidden_by_noise, test.accepted):
+    # Beyond a required ratio even by its interval, a noisy ratio is good enough.
+    is_enough = evidence.terms.at_least is not None and test.interval[0] > -test.accepted
+    if outcome is Outcome.PASS and not is_enough and scale.is_blind(test.hidden_by_noise, test.accepted):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.TOO_NOISY
     low, high = sorted(scale.shown(sign * end - evidence.offset_of_pairs) for end in test.interval)
     change = scale.shown(sign * test.middle - evidence.offset_of_pairs)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from pytest_tfperf.core.figure import LOSS, Figure, Takes
+from pytest_tfperf.core.figure import LOSS, Figure, Takes, over_steps
 from pytest_tfperf.programs.reading import (
     CUT,
     SEPARATORS,
@@ -183,21 +183,33 @@ class FigureLines:
         self._loss_reading = loss_reading  # the number of the reading whose loss counts, from 1; None for the last
         self._values: dict[str, list[_Printed]] = {figure.name: [] for figure in self._figures}
         self._lines = {figure.name: OwnLines(figure.field, figure.pattern) for figure in self._figures}
+        self._counted = {figure.name: re.compile(figure.counts) for figure in self._figures if figure.counts}
+        self._counts = dict.fromkeys(self._counted, 0)
         self._step: float | None = None
         self._last_step = -math.inf
 
-    def take(self, line: str, reading: Reading | None = None, *, is_whole: bool = True) -> None:
+    def take(
+        self, line: str, reading: Reading | None = None, *, is_whole: bool = True, steps: int | None = None
+    ) -> None:
         """Keep the value of each figure that a line has; fields and patterns are not searched in an unfinished line.
+
+        `steps` is how many steps had ended when the line was printed, where the program is measured by its steps; what
+        lines say about steps does not count then.
 
         Raises:
             Unreadable: the line has something that can't be the value of a figure.
         """
         if not self._figures:
             return
-        own_step = _step_of(line, reading)
-        if own_step is not None:
-            self._step, self._last_step = own_step, max(own_step, self._last_step)
+        own_step = _step_of(line, reading) if steps is None else None
+        ended = self._last_step if steps is None else steps
+        if (step := own_step if steps is None else steps) is not None:
+            self._step, self._last_step = step, max(step, self._last_step)
         for figure in self._figures:
+            if figure.counts:
+                is_counted = is_whole and (figure.at_step is None or ended < figure.at_step)
+                self._counts[figure.name] += is_counted and bool(self._counted[figure.name].search(line))
+                continue
             if figure.is_read:
                 value = self._found(figure, line) if is_whole else None
             else:
@@ -221,17 +233,17 @@ class FigureLines:
         return self._step is not None and any(map(self._is_ahead, self._figures))
 
     def _is_ahead(self, figure: Figure) -> bool:
-        if figure.at_step is None or self._is_complete(figure):
+        if figure.last_step is None or self._is_complete(figure):
             return False
         # After its step, a figure that was not printed before can't be interpolated any more.
-        return self._last_step < figure.at_step or bool(self._values[figure.name])
+        return self._last_step < figure.last_step or bool(self._values[figure.name])
 
     def _is_complete(self, figure: Figure) -> bool:
         values = self._values[figure.name]
-        if figure.at_step is None:
-            return len(values) >= self._least(figure)
-        if figure.takes is Takes.MEDIAN:
-            return self._last_step >= figure.at_step
+        if figure.last_step is None:
+            return bool(figure.counts) or len(values) >= self._least(figure)
+        if figure.counts or figure.at_step is None or figure.takes is Takes.MEDIAN:
+            return self._last_step >= figure.last_step
         return any(printed.step is not None and printed.step >= figure.at_step for printed in values)
 
     def _least(self, figure: Figure) -> int:
@@ -249,14 +261,52 @@ class FigureLines:
         final: dict[str, FigureValue] = {}
         for figure in self._figures:
             values = self._values[figure.name]
-            if len(values) >= (1 if figure.at_step else self._least(figure)):
-                value = self._counted if figure.at_step is None else self._at_step
-                final[figure.name] = value(figure, values)
+            if figure.counts:
+                final[figure.name] = self._count(figure)
+            elif len(values) >= (1 if figure.last_step else self._least(figure)):
+                value = self._at_its_place if figure.last_step is None else self._at_step
+                final[figure.name] = self._mean(figure, values) if figure.steps else value(figure, values)
             elif required and figure.is_read:
                 raise self._never_printed(figure, len(values))
         return final
 
-    def _counted(self, figure: Figure, values: Sequence[_Printed]) -> FigureValue:
+    def _count(self, figure: Figure) -> FigureValue:
+        """The number of lines, which no further line can change."""
+        count = float(self._counts[figure.name])
+        if figure.at_step is None:
+            return FigureValue(count, "at the end")
+        if self._step is None:
+            raise Unreadable(
+                f"the figure {figure.name} counts lines up to step {figure.at_step}, and no line names a step",
+                "let the program print its step, as in 'step 400', or leave at_step out",
+            )
+        if self._last_step < figure.at_step:
+            raise Unreadable(
+                f"the figure {figure.name} counts lines up to step {figure.at_step}, and the last step was "
+                f"{self._last_step:g}",
+                "give an earlier at_step, or let the program run longer",
+            )
+        return FigureValue(count, f"up to step {figure.at_step}")
+
+    def _mean(self, figure: Figure, values: Sequence[_Printed]) -> FigureValue:
+        """The mean of what was printed at the figure's own steps."""
+        first, last = figure.steps or (0, 0)
+        inside = [printed.value for printed in values if printed.step is not None and first <= printed.step <= last]
+        place = over_steps((first, last))
+        if self._step is None:
+            raise Unreadable(
+                f"the figure {figure.name} is the mean {place}, and no line names a step",
+                "let the program print its step, as in 'step 400', or leave steps out",
+            )
+        if not inside or self._last_step < last:
+            seen = f"the last step was {self._last_step:g}" if inside else "it was printed at none of them"
+            raise Unreadable(
+                f"the figure {figure.name} is the mean {place}, and {seen}",
+                "give other steps, or let the program print it there",
+            )
+        return FigureValue(statistics.fmean(inside), place)
+
+    def _at_its_place(self, figure: Figure, values: Sequence[_Printed]) -> FigureValue:
         match figure.takes:
             case Takes.FIRST:
                 counted, place = values[:1], "at its first value"

@@ -13,7 +13,7 @@ from pytest_tfperf.core.verdict import WORST_FIRST, Against, Outcome, Verdict
 from pytest_tfperf.reports.numbers import interval, rate
 from pytest_tfperf.reports.run import bound_by
 from pytest_tfperf.reports.table import Columns, Named, shown_names, table
-from pytest_tfperf.reports.verdict import facts, figures_to_blame, ratio_interval, sides
+from pytest_tfperf.reports.verdict import facts, figures_to_blame, ratio_cells, ratio_interval, sides
 
 _RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
 _OPTIONAL = ("baseline", "fails at", "confirmed", "95 % CI", "detectable", "bound", "document")
@@ -220,7 +220,7 @@ def _table_of_both(measurements: Sequence[Measurement], width: int | None, *, ha
     heading = rate_heading(side.throughput for side in all_sides)
     names = shown_names((side.workload.id, side.name) for side in all_sides)
     columns = Columns(
-        right={"b / a", "pairs", f"a {heading}", f"b {heading}"},
+        right={"b / a", "required", "pairs", f"a {heading}", f"b {heading}"},
         optional=("95 % CI", f"b {heading}", f"a {heading}", "when", "machine", "b bound", "a bound", "pairs"),
         ids=("workload", "a", "b"),
     )
@@ -244,7 +244,7 @@ def _row_of_both(b: Measurement, a: MeasuredSide, heading: str, names: Mapping[N
         "b": b_shown,
         f"b {heading}": rate_cell(b.throughput, heading),
         "b bound": bound_by(b.breakdown),
-        "b / a": f"{b.ratio:.3f}" if b.is_valid else None,
+        **ratio_cells(b, a),
         "95 % CI": ratio_interval(b) if b.is_valid else None,
         "pairs": str(len(b.pairs)),
     }

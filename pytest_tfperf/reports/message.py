@@ -22,7 +22,7 @@ from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.acknowledgement import lines_about_owner
 from pytest_tfperf.reports.invalid import ADVICE, advice_on_invalid, disturbance_fact, disturbed_pairs
-from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
+from pytest_tfperf.reports.numbers import change, counted, percent, rate
 from pytest_tfperf.reports.run import breakdown_lines, telemetry_lines
 from pytest_tfperf.reports.verdict import (
     bad_figures,
@@ -31,7 +31,7 @@ from pytest_tfperf.reports.verdict import (
     headline,
     lines_about,
     location,
-    ratio,
+    ratio_fact,
     sides,
     why_of,
 )
@@ -98,7 +98,7 @@ def not_measured(
 def _beside_figures(m: Measurement, verdict: Verdict) -> str:
     """Write the throughput where other figures cause the outcome."""
     if m.other is not None:
-        return f"{verdict.outcome}: b is {compared(m.ratio - 1)} a, {ratio(m)}"
+        return f"{verdict.outcome}: {ratio_fact(m, m.other)}"
     return f"{rate(m.throughput.examples_per_sec)} {m.throughput.unit}/s: {verdict.outcome}, {verdict.why}"
 
 

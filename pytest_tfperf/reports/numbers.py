@@ -5,6 +5,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from pytest_tfperf.core.figure import SHARE
+
+SMALLEST_SHOWN: Final = 0.0005
+"""A smaller fraction is 0.0 % in a text."""
+
 
 def rate(examples_per_sec: float) -> str:
     """Write examples per second: "1,612", "640.3", "7.25"; below 1 with four significant digits, "0.09551"."""
@@ -38,7 +43,7 @@ def change(fraction: float) -> str:
 
 def compared(fraction: float) -> str:
     """Write a change in words: "13.0 % slower than", "level with"."""
-    if abs(fraction) < 0.0005:
+    if abs(fraction) < SMALLEST_SHOWN:
         return "level with"
     return f"{percent(fraction)} {'slower' if fraction < 0 else 'faster'} than"
 
@@ -67,7 +72,9 @@ def size(size_bytes: float | None) -> str:
 
 
 def written_in(unit: str, value: float) -> str:
-    """Write a value in its unit: "18.3 GiB", "1.42 s", "2.301"."""
+    """Write a value in its unit: "18.3 GiB", "1.42 s", "2.301"; a share in percent."""
+    if unit == SHARE:
+        return percent(value)
     return size(value) if unit == "bytes" else f"{value:.4g} {unit}".rstrip()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pytest_tfperf.core.baseline import READ, Baseline, Provenance
-from pytest_tfperf.core.figure import LOSS, PEAK_MEMORY, RATE, Better, Figure, at_fixed_steps, shown_name
+from pytest_tfperf.core.figure import LOSS, PEAK_MEMORY, RATE, SHARE, Better, Figure, at_fixed_steps, shown_name
 from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.verdict import (
@@ -27,11 +27,21 @@ from pytest_tfperf.core.verdict import (
 from pytest_tfperf.core.workload import shown_name as workload_name
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.invalid import fallback_fact, invalid
-from pytest_tfperf.reports.numbers import change, compared, counted, interval, percent, rate, written_in
+from pytest_tfperf.reports.numbers import (
+    SMALLEST_SHOWN,
+    change,
+    compared,
+    counted,
+    interval,
+    percent,
+    rate,
+    written_in,
+)
 from pytest_tfperf.reports.table import shown_names
 
 _DISTINGUISHING: Final = ("commit", "packages", "tensorflow", "torch", "jax", "python")
 _NOT_COMPARABLE: Final = (Reason.OTHER_PLACE, Reason.OTHER_UNIT)
+_SAYS_NOTHING_OF_A_RATIO: Final = (Reason.TOO_FEW, Reason.TOO_NOISY, Reason.NOT_PROVED)
 
 
 def written(figure: Figure, value: float) -> str:
@@ -102,8 +112,7 @@ def in_brief(m: Measurement) -> str:
         return invalid(m)
     verdict, unit = m.verdicts[0], f" {m.throughput.unit}/s"
     if m.other is not None:
-        required = ratio_fact(m, m.other)
-        return f"{verdict.outcome}: {required or f'b is {compared(m.ratio - 1)} a, ratio {m.ratio:.3f}'}"
+        return f"{verdict.outcome}: {ratio_fact(m, m.other)}"
     changes = _changes(verdict, unit)
     return f"{verdict.outcome}: {changes[0] if changes else f'{rate(m.throughput.examples_per_sec)}{unit}'}"
 
@@ -175,12 +184,24 @@ def _changes(verdict: Verdict, unit: str = "") -> list[str]:
 
 
 def _compared(figure: Figure, difference: float, target: float) -> str:
-    """Write a change as "13.0 % slower than", "9 % more than", or in the figure's unit where the target is 0."""
+    """Write a change as "13.0 % slower than", "9 % more than", or in the figure's unit where the target is 0.
+
+    Counts, and shares in percent, are compared in their unit, too: "2 more than 1", "19 points more than 12 %".
+    """
     if figure.name == RATE:
         return compared(difference)
     more, less = figure.definition.more_and_less
-    amount = percent(difference / target) if target else written(figure, abs(difference))
-    return f"{amount} {more if difference >= 0 else less} than"
+    if not difference:
+        return "level with"
+    # Of a figure that does not vary, a difference may be 0.0 %.
+    is_shown = bool(target) and abs(difference / target) >= SMALLEST_SHOWN
+    if figure.unit == SHARE:
+        amount = f"{100 * abs(difference):.3g} points"
+    elif figure.is_count or not is_shown:
+        amount = written(figure, abs(difference))
+    else:
+        amount = percent(difference / target)
+    return f"{amount} {more if difference > 0 else less} than"
 
 
 def as_fraction(verdict: Verdict, difference: float | None) -> float | None:
@@ -279,6 +300,8 @@ def _threshold(verdict: Verdict) -> str:
         )
         target = f"baseline {written(figure, row.value)}"
         start = f"fails from {'a change of ' + shown if figure.better is Better.SAME else fails_at(verdict)}"
+        if not threshold:  # as of a count
+            start = f"fails {'below' if figure.better is Better.HIGHER else 'above'} {written(figure, row.value)}"
     if is_wider:
         accepted += f", widened to {shown} by noise"
     if verdict.threshold_recorded is not None:
@@ -336,7 +359,12 @@ def _accepted(figure: Figure, target: float) -> str:
 
 
 def _tolerance(figure: Figure) -> str:
+    if not (figure.tolerance or figure.absolute):
+        return "exact"
     relative = f"tolerance {percent(figure.tolerance or 0.0)}"
+    if figure.unit == SHARE and figure.absolute:
+        points = f"{100 * figure.absolute:.3g} points"
+        return f"{relative} and {points}" if figure.tolerance else f"tolerance {points}"
     return f"{relative} and {written(figure, figure.absolute)}" if figure.absolute else relative
 
 
@@ -347,7 +375,9 @@ def _correction(verdict: Verdict) -> str:
         return f"{record}, or delete it"
     if verdict.baseline is None or len(verdict.places) > 1:
         return at_fixed_steps(verdict.figure.name, verdict.places[0])
-    if not verdict.baseline.place:
+    figure = verdict.figure
+    is_of_test = figure.is_measured or figure.counts or figure.steps is not None  # and not where a program prints
+    if is_of_test or not verdict.baseline.place:
         return record
     return f"{at_fixed_steps(verdict.figure.name, verdict.baseline.place)}; where its steps were changed, {record}"
 
@@ -386,13 +416,25 @@ def ratio(b: Measurement) -> str:
 
 
 def ratio_fact(b: Measurement, a: MeasuredSide) -> str:
-    """Write a required ratio: "ratio 1.990, 20.4 % below the required 2.500"; "" where none is required."""
-    return "" if a.at_least is None else f"ratio {b.ratio:.3f}, {_required(b, a.at_least)}"
+    """Write the ratio: "ratio 1.990, 20.4 % below the required 2.500", or "b is 10 % slower than a, ratio 0.900"."""
+    if a.at_least is None:
+        return f"b is {compared(b.ratio - 1)} a, ratio {b.ratio:.3f}"
+    return f"ratio {b.ratio:.3f}, {_required(b, a.at_least)}"
+
+
+def ratio_cells(b: Measurement, a: MeasuredSide) -> dict[str, str | None]:
+    """Return the ratio and the ratio that is required, by column of a table; None for what is not known."""
+    return {
+        "b / a": f"{b.ratio:.3f}" if b.is_valid else None,
+        "required": None if a.at_least is None else f"{a.at_least:.3f}",
+    }
 
 
 def _required(b: Measurement, least: float) -> str:
-    far = f"{percent(1 - b.ratio / least)} below" if b.ratio < least else "at least"
-    return f"{far} the required {least:.3f}"
+    below = 1 - b.ratio / least
+    if below <= 0:
+        return f"at least the required {least:.3f}"
+    return f"{'just' if below < SMALLEST_SHOWN else percent(below)} below the required {least:.3f}"
 
 
 def ratio_interval(b: Measurement) -> str:
@@ -407,6 +449,8 @@ def why_of(b: Measurement) -> str:
     if not b.is_valid:
         return invalid(b)
     verdict, least = b.verdicts[0], b.other.at_least
-    why = verdict.why if least is None or verdict.outcome is Outcome.INCONCLUSIVE else _required(b, least)
+    why = verdict.why
+    if least is not None and verdict.reason not in _SAYS_NOTHING_OF_A_RATIO:
+        why = f"{'within noise: ' if verdict.reason is Reason.WITHIN_NOISE else ''}{_required(b, least)}"
     why = f"{why} in {counted(len(b.pairs), 'fresh pair')}"
     return "; ".join(filter(None, (why, b.other.ended or "", fallback_fact(b.other))))

@@ -13,7 +13,7 @@ from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Subject
-from pytest_tfperf.core.figure import Figure, figures_of, with_cold_caches, with_default
+from pytest_tfperf.core.figure import Figure, Source, figures_of, with_cold_caches, with_default
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import ONE_WINDOW, Plan
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, Throughput
@@ -68,8 +68,8 @@ class ThroughputFixture:
             tolerance: the accepted change: `0.05`, or `(-0.05, None)` for no upper bound.
             steps: the most steps that are timed; of a command, the most readings, at least 3.
             warmup_steps: the fewest steps before them that are not timed; not for a command.
-            also: further figures to judge: "peak_memory", "first_step", "loss", "retraces", or a `Figure` with
-                tolerances or a limit of your own, which may be read from what a command prints, as in
+            also: further figures to judge: "peak_memory", "first_step", "loss", "compilations" and others, or a
+                `Figure` with tolerances or a limit of your own, which may be read from what a command prints, as in
                 `Figure("eval_loss", field="eval.loss")`. Those of the ini value tfperf_also are judged, too.
             name: its name in tables and messages; the key of its baseline stays its id.
 
@@ -311,13 +311,14 @@ class ThroughputFixture:
         if kinds not in ({Workload}, {Command}):
             given = " and ".join(f"{subject!r:.80}" for subject in subjects)
             raise WorkloadError(f"{given}: give a Workload or a Command(argv, name=...), for both sides the same kind")
-        of_a_program = Command in kinds
-        asked, settings = figures_of(also, of_a_program=of_a_program), self._state.settings
+        is_read = any(isinstance(subject, Command) and subject.reads is not None for subject in subjects)
+        source = Source.OUTPUT if is_read else Source.PROBE if Command in kinds else Source.WORKER
+        asked, settings = figures_of(also, source), self._state.settings
         default: list[Figure] = []
         if of_suite:
             for feature in self._state.features.values():
                 default += feature.figures(settings)
-        return () if settings.smoke else with_default(asked, default, of_a_program=of_a_program)
+        return () if settings.smoke else with_default(asked, default, source)
 
     def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...], *subjects: Subject) -> Plan:
         settings = self._state.settings

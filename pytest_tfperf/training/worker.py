@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from pytest_tfperf.core.data_sets import IMAGES
-from pytest_tfperf.core.figure import COLD_CACHES
+from pytest_tfperf.core.figure import COLD_CACHES, FIXED_STEP
 from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Input, StepProfile
@@ -152,6 +152,7 @@ def _answer(
 ) -> None:
     """Say that the step is compiled, then answer requests until the driver closes the connection."""
     figures.first_step = time.perf_counter() - figures.arrived
+    figures.step_ended(1, counts_traces=job.counts_traces)
     ready = {
         "examples_per_step": loop.examples_per_step,
         "unit": loop.unit,
@@ -164,14 +165,15 @@ def _answer(
     channel.send({"ready": ready})
     gc.collect()
     gc.freeze()  # a collection during a window would walk over all of TensorFlow's objects
-    is_first_window = True
+    step = 1
     while True:
         request = channel.receive()
         if "steps" in request:
             window = _window(loop, request["steps"], job.slowdown)
-            if is_first_window:
-                is_first_window = False
-                figures.first_window_ended(counts_traces=job.counts_traces)
+            if step == 1:
+                figures.first_window_ended()
+            step += window["steps"]
+            figures.step_ended(step, counts_traces=job.counts_traces)
             channel.send({"window": window})
         elif "trace" in request:
             channel.send({"trace": plain(trace_steps(loop, request["trace"]))})
@@ -205,19 +207,23 @@ class WorkerFigures:
 
     def __init__(self) -> None:
         self.first_step: float | None = None  # seconds until the model was built and compiled and had taken a step
-        self.retraces: float | None = None  # traces up to the end of the first window, of all functions alive then
+        # traces after the first step and up to `FIXED_STEP`, of all functions that are alive after each
+        self.compilations: float | None = None
+        self._traces_before = 0.0
         self.arrived = time.perf_counter()
         with suppress(OSError):  # a fork begins with its own peak even where this is forbidden
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # proc(5): the peak is the present size
         self._memory_before = _kib("VmRSS")
 
-    def first_window_ended(self, *, counts_traces: bool) -> None:
-        """Count the traces so far, and forget the peak of a GPU's memory: cuDNN's first steps need scratch.
+    def step_ended(self, step: int, *, counts_traces: bool) -> None:
+        """Count the traces so far, if this is the step from which or up to which they count."""
+        if counts_traces and step == 1:
+            self._traces_before = _traces()
+        elif counts_traces and step == FIXED_STEP:
+            self.compilations = _traces() - self._traces_before
 
-        The first window ends with the same step in each run, and later ones do not: their size follows the speed.
-        """
-        if counts_traces:
-            self.retraces = _traces()
+    def first_window_ended(self) -> None:
+        """Forget the peak of a GPU's memory so far: cuDNN's first steps need scratch."""
         for device in own_devices(DeviceKind.GPU):
             with suppress(ValueError, tf.errors.OpError):  # an allocator that keeps no statistics
                 tf.config.experimental.reset_memory_stats(device)

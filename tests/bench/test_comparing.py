@@ -279,6 +279,15 @@ def test_a_slower_b_that_fetches_is_followed_by_one_run_on_device_data() -> None
     assert [job.workload.input_pipeline for job in b.jobs] == [*["host"] * 6, "device"]
 
 
+def test_a_required_ratio_that_is_missed_is_not_explained_as_a_slowdown() -> None:
+    a, b = sides((50.0, 50.1))
+    b.profile = StepProfile(input=Input.FETCHED, pipeline_examples_per_sec=1000.0)
+    found = compared(a, b, HOST, at_least=4.0)
+    assert (found.outcome, b.started) == (Outcome.REGRESSED, len(found.pairs))
+    assert found.breakdown is not None
+    assert found.breakdown.slower is None
+
+
 def test_a_comparison_that_cannot_decide_ends_at_max_pairs() -> None:
     found = compared(*sides(b=(50.0, 200.0)), max_pairs=8)
     assert (found.outcome, len(found.pairs), found.other.ended) == (Outcome.INCONCLUSIVE, 8, Ended.MAX_PAIRS)

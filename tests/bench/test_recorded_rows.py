@@ -73,6 +73,7 @@ STEADY = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
     [
         (Figure("peak_memory", unit="MiB"), [1e9] * 5, "unit 'MiB': peak_memory is in bytes"),
         (Figure("reward", absolute=1.0), [1e22] * 5, "value 1e+22 is none that can be measured"),
+        (Figure("input_wait"), [1.5] * 5, "value 1.5: input_wait is a share, from 0 to 1"),
     ],
     ids=lambda value: value.name if isinstance(value, Figure) else "",
 )
@@ -82,6 +83,16 @@ def test_a_figure_whose_row_could_not_be_read_is_refused_and_the_throughput_reco
     with pytest.raises(BaselineRefused, match=f"^resnet50-b64-replicated-device 1x8 {figure.name}: {re.escape(says)}"):
         record(tmp_path, STEADY, {figure: values})
     assert [*BaselineStore(tmp_path, published=None).load("box")]
+
+
+def test_a_count_that_differs_between_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BaselineRefused, match="compilations is a count, which should be the same in each run"):
+        record(tmp_path, STEADY, {Figure("compilations"): [0.0, 0.0, 1.0, 0.0, 0.0]})
+
+
+@pytest.mark.parametrize("figure", [Figure("compilations"), Figure("input_wait")], ids=["count", "share"])
+def test_a_count_or_a_share_of_0_is_recorded(figure: Figure, tmp_path: Path) -> None:
+    assert record(tmp_path, STEADY, {figure: [0.0] * 5}) == {"", figure.name}
 
 
 def test_a_clock_that_is_wrong_is_said_where_a_row_is_recorded(tmp_path: Path) -> None:

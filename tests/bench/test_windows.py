@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.bench.windows import MIN_WINDOWS, time_windows, window_steps
+from pytest_tfperf.bench.windows import MIN_WINDOWS, interleave, time_windows, window_steps, with_figures
 from pytest_tfperf.core.disturbance import DisturbanceKind
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.run import ONE_WINDOW, Plan, Run, Window
 from pytest_tfperf.errors import MeasurementError, WorkloadError
 from tests.helpers.played import Notes, PlayedRun
@@ -166,3 +168,48 @@ def test_a_run_that_drifts_all_the_time_is_disturbed() -> None:
     run, _ = driven(lambda step: 0.2 * 1.01**step, steps=100)
     assert run.disturbance is not None
     assert run.disturbance.kind is DisturbanceKind.NOT_STEADY
+
+
+class OfSteps(PlayedRun):
+    """A worker whose loss is the number of the step that a window ends with; its start took step 1."""
+
+    def receive(self) -> Window:
+        return replace(super().receive(), loss=None if self.steps == 60 else self.steps + 1.0)
+
+
+def with_loss(*figures: Figure, step_seconds: float = 0.01, **plan: Any) -> Run:
+    plan_of_run, worker = Plan(also=figures, **plan), OfSteps(step_seconds=lambda _: step_seconds)
+    return with_figures(time_windows(worker, plan_of_run, Notes()), worker, plan_of_run)
+
+
+@pytest.mark.parametrize("step_seconds", [1e-6, 0.01, 1.0])
+@pytest.mark.parametrize("steps", [(2, 3), (5, 8), (9, 40)])
+def test_the_mean_loss_over_steps_has_each_of_them_once_however_fast_they_are(
+    step_seconds: float, steps: tuple[int, int]
+) -> None:
+    also = Figure("loss", steps=steps), Figure("compilations")
+    run = with_loss(*also, step_seconds=step_seconds, steps=20)
+    assert run.figures["loss"] == sum(steps) / 2
+    assert run.figure_places["loss"] == f"over steps {steps[0]} to {steps[1]}"
+
+
+def test_the_loss_of_step_10_does_not_depend_on_the_pace() -> None:
+    assert [with_loss(Figure("loss"), step_seconds=pace).figures for pace in (1e-6, 1.0)] == [{"loss": 10.0}] * 2
+
+
+def test_a_loss_that_a_step_lacks_is_not_left_out_of_a_mean() -> None:
+    assert with_loss(Figure("loss", steps=(50, 70)), steps=20).figures == {}
+
+
+def test_the_single_steps_of_a_mean_loss_are_not_timed_and_do_not_size_windows() -> None:
+    run = with_loss(Figure("loss", steps=(5, 30)), steps=200, warmup_steps=0)
+    assert {window.steps for window in run.windows} == {10}
+
+
+def test_interleaved_sides_have_the_mean_loss_of_their_own_steps() -> None:
+    plan = Plan(steps=20, also=(Figure("loss", steps=(9, 20)),))
+    sides = [OfSteps(step_seconds=lambda _: 0.01) for _ in range(2)]
+    pair = interleave(*sides, plan, lambda _: None)
+    assert [with_figures(run, side, plan).figures for run, side in zip((pair.a, pair.b), sides, strict=True)] == [
+        {"loss": 14.5}
+    ] * 2

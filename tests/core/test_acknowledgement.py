@@ -54,7 +54,7 @@ def test_a_further_loss_is_found_before_the_intervals_are_apart() -> None:
 
 
 def test_a_count_that_never_varies_is_worse_by_one_more() -> None:
-    one = acknowledged(2.0, 2.0, figure="retraces")
+    one = acknowledged(2.0, 2.0, figure="compilations")
     assert (one.covers((2.0, 2.0)), one.covers((3.0, 3.0)), one.is_better((1.0, 1.0))) == (True, False, True)
 
 

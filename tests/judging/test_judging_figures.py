@@ -293,3 +293,38 @@ def test_a_figure_of_0_or_below_is_judged(value: float, worse: float) -> None:
     figure = Figure("x", field="x")
     assert judged(figure, value, value=value).outcome is Outcome.PASS
     assert judged(figure, *[worse] * 8, value=value).outcome is Outcome.REGRESSED
+
+
+COMPILATIONS, WAIT = Figure("compilations"), Figure("input_wait")
+
+
+@pytest.mark.parametrize(("recorded", "now"), [(0.0, 1.0), (2.0, 3.0), (4000.0, 4001.0)])
+def test_one_more_of_a_count_regresses_however_large_it_is(recorded: float, now: float) -> None:
+    assert judged(COMPILATIONS, recorded, value=recorded).outcome is Outcome.PASS
+    assert judged(COMPILATIONS, *[now] * 8, value=recorded).outcome is Outcome.REGRESSED
+    assert of_pairs(COMPILATIONS, recorded, now, 12).outcome is Outcome.REGRESSED
+
+
+def test_one_less_of_a_count_is_an_improvement() -> None:
+    assert judged(COMPILATIONS, 1.0, value=2.0).outcome is Outcome.IMPROVED
+
+
+def test_a_count_that_one_run_of_eight_has_higher_passes() -> None:
+    assert judged(COMPILATIONS, 1.0, *[0.0] * 7, value=0.0).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(("recorded", "now"), [(0.0, 0.04), (0.5, 0.54)])
+def test_four_points_more_of_a_share_are_accepted(recorded: float, now: float) -> None:
+    assert judged(WAIT, *[now] * 8, value=recorded).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(("recorded", "now"), [(0.0, 0.06), (0.5, 0.56)])
+def test_six_points_more_of_a_share_regress(recorded: float, now: float) -> None:
+    assert judged(WAIT, *[now] * 8, value=recorded).outcome is Outcome.REGRESSED
+    assert of_pairs(WAIT, recorded, now, 12).outcome is Outcome.REGRESSED
+
+
+def test_a_mean_over_other_steps_than_the_rows_is_not_compared() -> None:
+    figure = Figure("loss", steps=(50, 100))
+    assert of_row(figure, 2.0, "over steps 50 to 100", note="read over steps 50 to 100").outcome is Outcome.PASS
+    assert of_row(figure, 2.0, "over steps 50 to 100", note="read over steps 40 to 90").reason is Reason.OTHER_PLACE

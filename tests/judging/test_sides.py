@@ -21,7 +21,7 @@ from tests.helpers.measurements import figure_evidence, run_at
 LOSS = Figure("loss")
 MEMORY = Figure("peak_memory")
 BLEU = Figure("bleu", better="higher", field="bleu")
-RETRACES = Figure("retraces")
+COMPILATIONS = Figure("compilations")
 
 
 def judged(figure: Figure, *pairs: tuple[float | None, float | None], **more: Any) -> Verdict:
@@ -48,6 +48,20 @@ def rate(
             **more,
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ([5.83, 3.28, 15.31], Outcome.PASS),
+        ([0.87, 0.9, 2.92, 0.2, 1.83, 0.22, 3.66, 2.25], Outcome.INCONCLUSIVE),
+    ],
+    ids=["far above", "about there"],
+)
+def test_noise_leaves_a_required_ratio_in_doubt_only_where_the_ratio_may_be_lower(
+    changes: Sequence[float], outcome: Outcome
+) -> None:
+    assert rate(changes, terms=Terms(at_least=2.0)).outcome is outcome
 
 
 def gib(*pairs: tuple[float, float]) -> Sequence[tuple[float, float]]:
@@ -82,8 +96,8 @@ def test_sides_that_vary_too_much_to_tell_never_pass() -> None:
         (LOSS, 0.0, 0.0, Outcome.PASS),
         (BLEU, 30.0, 28.0, Outcome.REGRESSED),
         (BLEU, 30.0, 32.0, Outcome.IMPROVED),
-        (RETRACES, 0.0, 0.0, Outcome.PASS),
-        (RETRACES, 0.0, 1.0, Outcome.REGRESSED),
+        (COMPILATIONS, 0.0, 0.0, Outcome.PASS),
+        (COMPILATIONS, 0.0, 1.0, Outcome.REGRESSED),
     ],
 )
 def test_a_figure_that_never_varies_is_decided_by_six_pairs_at_most(

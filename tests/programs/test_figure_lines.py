@@ -121,7 +121,69 @@ def test_the_median_up_to_a_step_leaves_out_what_is_printed_later() -> None:
     assert read(MEDIAN_AT_400, *lines) == FigureValue(2.0, "at step 400")
 
 
+MEAN = Figure("loss", pattern=r"loss (?P<loss>\S+)", steps=(50, 100))
+WARNINGS = Figure("warnings", counts="WARNING|Warning", at_step=200)
+
+
+def test_the_mean_over_steps_leaves_out_all_others() -> None:
+    lines = steps((40, 9.0), (50, 1.0), (80, 2.0), (100, 3.0), (110, 9.0))
+    assert read(MEAN, *lines) == FigureValue(2.0, "over steps 50 to 100")
+
+
+def test_the_losses_of_readings_have_a_mean_over_steps() -> None:
+    reader = FigureLines([Figure("loss", steps=(2, 3))])
+    for step in range(1, 5):
+        reader.take("", Reading(Kind.STEP, step, loss=float(step)))
+    assert reader.values() == {"loss": FigureValue(2.5, "over steps 2 to 3")}
+
+
+def test_a_mean_is_complete_when_its_last_step_has_come() -> None:
+    lines = steps((50, 3.0), (99, 2.0), (100, 1.0))
+    taken_so_far = [taken(MEAN, *lines[:count]) for count in (1, 2, 3)]
+    assert [figures.are_complete for figures in taken_so_far] == [False, False, True]
+    assert [figures.are_ahead for figures in taken_so_far] == [True, True, False]
+
+
+def test_lines_are_counted_up_to_a_step_with_that_steps_own_line() -> None:
+    lines = ["WARNING", "step 100", "a Warning and a WARNING", "step 200 WARNING", "WARNING"]
+    assert read(WARNINGS, *lines) == FigureValue(3.0, "up to step 200")
+
+
+def test_a_program_that_prints_no_such_line_has_0_of_them() -> None:
+    assert read(WARNINGS, "step 100", "step 300").value == 0
+
+
+def test_lines_of_an_epoch_that_counts_from_1_again_are_after_its_step() -> None:
+    assert read(WARNINGS, "step 200", "step 1", "WARNING").value == 0
+
+
+def test_a_count_up_to_the_end_has_all_lines() -> None:
+    assert read(Figure("warnings", counts="WARNING"), "WARNING", "step 1 WARNING") == FigureValue(2.0, "at the end")
+
+
+def test_a_count_is_complete_when_its_step_has_come() -> None:
+    assert [taken(WARNINGS, line).are_complete for line in ("step 199", "step 200")] == [False, True]
+
+
+def test_the_steps_of_a_probe_count_and_not_those_that_lines_name() -> None:
+    reader = FigureLines([WARNINGS])
+    for line, ended in (("step 9000", 0), ("WARNING", 199), ("WARNING", 200), ("step 5", 201)):
+        reader.take(line, steps=ended)
+    assert (reader.values()["warnings"], reader.are_complete) == (FigureValue(1.0, "up to step 200"), True)
+
+
+def test_the_place_of_a_first_value_is_no_step_of_a_probe_which_varies_with_the_pipe() -> None:
+    reader = FigureLines([Figure("x", field="x", takes="first")])
+    reader.take('{"x": 2}', steps=17)
+    assert reader.values()["x"] == FigureValue(2.0, "at its first value")
+
+
 LACKING = {
+    "a mean that ends too early": (MEAN, steps((50, 3.0), (90, 2.0)), None),
+    "a mean between printed steps": (MEAN, steps((40, 3.0), (120, 2.0)), None),
+    "a mean without steps": (MEAN, ["loss 3.0"], None),
+    "a count that ends too early": (WARNINGS, ["step 150"], None),
+    "a count without steps": (WARNINGS, ["WARNING"], None),
     "printed up to an earlier step": (AT_400, steps((100, 3.0), (380, 2.0)), None),
     "printed from a later step": (AT_400, steps((450, 3.0), (500, 2.0)), None),
     "no steps": (AT_400, ["loss 3.0", "loss 2.0"], None),

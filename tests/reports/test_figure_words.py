@@ -22,7 +22,7 @@ from pytest_tfperf.judging.session_effects import CommonDrift
 from pytest_tfperf.judging.target import Target
 from pytest_tfperf.reports.measurement_table import figure_table, measurement_table
 from pytest_tfperf.reports.message import message, ways_out_of_doubt
-from pytest_tfperf.reports.verdict import in_brief, written
+from pytest_tfperf.reports.verdict import fact, in_brief, written
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import KEY, NOISE, baseline, interleaved, measurement, pair, run_at, throughput, verdict
 
@@ -70,7 +70,35 @@ def loss(*places: str, note: str = "", **more: Any) -> Verdict:
 
 
 OTHER_PLACE: dict[str, Any] = {"outcome": Outcome.INVALID, "reason": Reason.OTHER_PLACE}
+
+
+def on_its_scale(figure: Figure, was: float, now: float, place: str = "") -> Measurement:
+    """A figure that is judged by eight runs against its row."""
+    row = baseline(was, key=KEY._replace(figure=figure.name), unit=figure.unit or "", note=place and f"read {place}")
+    evidence = Evidence(
+        throughput=throughput(*[1000.0] * 8),
+        figure=figure,
+        values=[now] * 8,
+        places=(place,) if place else (),
+        target=Target(row, noise=NOISE),
+        tolerance=Tolerance(),
+    )
+    return with_figures(judge(evidence), runs=tuple(run_at(1000.0, figures={figure.name: now}) for _ in range(8)))
+
+
 MESSAGES = {
+    "a count": on_its_scale(Figure("graph_breaks"), 0.0, 3.0, "up to step 10"),
+    "a larger count": on_its_scale(Figure("compilations"), 2.0, 3.0, "up to step 10"),
+    "a share": on_its_scale(Figure("input_wait"), 0.12, 0.31),
+    "a mean over steps": on_its_scale(Figure("loss", steps=(50, 100)), 2.0, 2.3, "over steps 50 to 100"),
+    "a mean over other steps than the row's": with_figures(
+        loss(
+            "over steps 50 to 100",
+            note="read over steps 40 to 90",
+            figure=Figure("loss", steps=(50, 100)),
+            **OTHER_PLACE,
+        )
+    ),
     "a figure alone": with_figures(memory()),
     "on both sides": with_figures(memory(rule=Rule.REFERENCE_ENVIRONMENT), pairs=(Pair(A_GIB, B_GIB, 0.0, 0.001),) * 2),
     "below a slower throughput": with_figures(memory(), verdict=verdict(Outcome.REGRESSED, -0.13)),
@@ -112,6 +140,24 @@ MESSAGES = {
 
 def test_messages(same_texts: SameTexts) -> None:
     same_texts("figures", {case: [in_brief(found), *message(found)] for case, found in MESSAGES.items()})
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (0.0, "level with a's 5000"),
+        (1.0, "1 more than a's 5000"),
+        (500.0, "500 more than a's 5000"),
+    ],
+)
+def test_a_change_of_a_count_is_worded_as_a_count(change: float, text: str) -> None:
+    breaks = Verdict(figure=Figure("graph_breaks"), rule=Rule.OTHER_SIDE, value=5000 + change, change=change)
+    assert fact(measurement(), replace(breaks, confirmed_from=5000.0)).endswith(text)
+
+
+def test_a_small_change_of_a_figure_that_does_not_vary_is_not_worded_as_0_percent() -> None:
+    rows = Verdict(figure=Figure("rows", absolute=0.5), rule=Rule.OTHER_SIDE, value=5001, change=1.0)
+    assert fact(measurement(), replace(rows, confirmed_from=5000.0)).endswith("1 higher than a's 5000")
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,22 @@ import math
 import re
 from dataclasses import replace
 from textwrap import dedent
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower
 from pytest_tfperf.core.throughput import DivergedAt
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.measurement_table import interleaved_table, latest_interleaved
 from pytest_tfperf.reports.message import message
-from pytest_tfperf.reports.verdict import headline, in_brief
+from pytest_tfperf.reports.verdict import headline, in_brief, why_of
 from tests.helpers.measurements import BUSY, WORKLOAD, baseline, interleaved, pair, throughput
 
 INPUT_BOUND = Breakdown(
@@ -27,6 +29,11 @@ INPUT_BOUND = Breakdown(
 )
 INVALID = interleaved(Outcome.INVALID, discarded_pairs=(pair(0.0, disturbance=BUSY),))
 WITH_XLA = WORKLOAD.with_(xla=True)
+
+
+def required(ratio: float, least: float, outcome: Outcome = Outcome.REGRESSED, **more: Any) -> Measurement:
+    """A comparison whose test requires a ratio."""
+    return interleaved(outcome, ratio, a={"at_least": least}, **more)
 
 
 def test_a_slower_side_b_fails_with_all_that_is_known() -> None:
@@ -124,11 +131,49 @@ def test_an_invalid_comparison_has_a_next_step(found: Measurement, advice: str) 
     [
         (interleaved(), "REGRESSED: b is 10 % slower than a, ratio 0.900"),
         (INVALID, f"INVALID: {disturbance_fact(BUSY)}"),
+        (required(1.99, 2.5), "REGRESSED: ratio 1.990, 20.4 % below the required 2.500"),
+        (required(2.4999, 2.5), "REGRESSED: ratio 2.500, just below the required 2.500"),
+        (required(2.6, 2.5, Outcome.PASS), "PASS: ratio 2.600, at least the required 2.500"),
     ],
-    ids=["slower", "invalid"],
+    ids=["slower", "invalid", "below the required ratio", "just below it", "as required"],
 )
 def test_a_comparison_in_brief_is_its_outcome_and_why(found: Measurement, text: str) -> None:
     assert in_brief(found) == text
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (
+            required(2.4, 2.5, Outcome.INCONCLUSIVE, reason=Reason.WITHIN_NOISE),
+            "within noise: 4 % below the required 2.500 in 3 fresh pairs",
+        ),
+        (
+            required(2.6, 2.5, Outcome.INCONCLUSIVE, reason=Reason.TOO_FEW),
+            "too few pairs to decide in 3 fresh pairs",
+        ),
+        (
+            required(1.99, 2.5, Outcome.INCONCLUSIVE, reason=Reason.NOT_PROVED),
+            "not proved that each side ran its own code in 3 fresh pairs",
+        ),
+    ],
+    ids=["noise", "too few", "not proved"],
+)
+def test_a_required_ratio_that_is_undecided_has_the_words_of_a_ratio(found: Measurement, text: str) -> None:
+    assert why_of(found) == text
+
+
+def test_where_a_figure_is_to_blame_the_ratio_beside_it_is_not_worded_as_a_gain() -> None:
+    worse = Verdict(figure=Figure("loss"), outcome=Outcome.REGRESSED, value=2.0, confirmed_from=1.0, change=1.0)
+    text = plain(message(required(2.6, 2.5, Outcome.PASS, figures=[worse])))
+    assert "\n  throughput  PASS: ratio 2.600, at least the required 2.500\n" in text
+
+
+def test_the_table_has_the_required_ratio_beside_the_ratio() -> None:
+    lines = interleaved_table([interleaved(), required(1.99, 2.5)])
+    heading, *cells = (re.split("  +", str(line)) for line in lines)
+    rows = [dict(zip(heading, row, strict=True)) for row in cells]
+    assert [(row["b / a"], row["required"]) for row in rows] == [("0.900", "-"), ("1.990", "2.500")]
 
 
 def test_the_table_has_each_sides_bound_beside_its_throughput() -> None:

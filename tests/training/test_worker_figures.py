@@ -14,19 +14,24 @@ from pytest_tfperf.training.worker import WorkerFigures, _answer
 from pytest_tfperf.workers.wire import ConnectionLost
 
 
-def traces() -> float | None:
-    figures = WorkerFigures()
-    figures.first_window_ended(counts_traces=True)
-    return figures.retraces
-
-
-def test_a_function_is_traced_once_for_each_kind_of_argument() -> None:
-    function = tf.function(lambda x: x + 1)
+def compilations(*arguments: tf.Tensor) -> float | None:
+    """Of a function that is called with each after its first step."""
+    figures, function = WorkerFigures(), tf.function(lambda x: x + 1)
+    function(tf.constant(0))
     gc.freeze()  # as the worker does before its windows
-    before = traces()
-    for argument in (tf.constant(1), tf.constant(2), tf.constant([1]), tf.constant([1.0])):
+    figures.step_ended(1, counts_traces=True)
+    for argument in arguments:
         function(argument)
-    assert traces() - before == 3
+    figures.step_ended(10, counts_traces=True)
+    return figures.compilations
+
+
+def test_a_function_is_compiled_once_for_each_kind_of_argument() -> None:
+    assert compilations(tf.constant(2), tf.constant([1]), tf.constant([1.0])) == 2
+
+
+def test_what_the_first_step_compiled_does_not_count() -> None:
+    assert compilations(tf.constant(2), tf.constant(3)) == 0
 
 
 class Gpu:
@@ -89,12 +94,12 @@ class TracedAnew:
 
 
 @pytest.mark.parametrize("steps_of_a_window", [1, 5])
-def test_traces_are_counted_up_to_the_same_step_however_fast_the_steps_are(steps_of_a_window: int) -> None:
-    training, before = TracedAnew(), traces()
+def test_compilations_are_counted_up_to_the_same_step_however_fast_the_steps_are(steps_of_a_window: int) -> None:
+    training = TracedAnew()
     windows = [{"steps": 9}, *[{"steps": steps_of_a_window}] * 3]
-    driver = Requests(*windows, {"figures": ["retraces"]})
+    driver = Requests(*windows, {"figures": ["compilations"]})
     job = SimpleNamespace(reports_modules=False, slowdown=0.0, counts_traces=True)
     training.run(1)
     with pytest.raises(ConnectionLost):
         _answer(driver, training, job, 0.0, {}, None, WorkerFigures())
-    assert driver.answers[-1]["figures"]["retraces"] - before == 10
+    assert driver.answers[-1] == {"figures": {"compilations": 9}}

@@ -22,7 +22,7 @@ from pytest_tfperf.reports.measurement_table import ACT_FIRST, figure_rows, meas
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.numbers import change, counted
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
-from pytest_tfperf.reports.verdict import as_fraction, bad_figures, fact, ratio_fact, ratio_interval, sides
+from pytest_tfperf.reports.verdict import as_fraction, bad_figures, fact, ratio_cells, ratio_fact, ratio_interval, sides
 from pytest_tfperf.stores import files
 
 _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
@@ -118,7 +118,7 @@ def properties(results: Sequence[Measurement]) -> list[Property]:
 
     Fractions are signed: a change of -0.13 is 13 % slower. Unknown values are left out. Figures have names such as
     "figure.loss" and "figure.loss.outcome"; a figure's own name has no dot, so no name is that of another property. A
-    comparison has b's value, and a's in place of the baseline.
+    comparison has b's value, and a's in place of the baseline; where their topologies differ, `a_topology` is a's.
     """
     all_properties: list[Property] = []
     for number, result in enumerate(results, 1):
@@ -130,11 +130,14 @@ def properties(results: Sequence[Measurement]) -> list[Property]:
 
 def _facts(m: Measurement) -> dict[str, str | float | None]:
     verdict, t, a = m.verdict, m.throughput, m.other
-    subject = {"workload": m.workload.id} if a is None else {"a": a.workload.id, "b": m.workload.id}
-    facts: dict[str, str | float | None] = {"outcome": outcome(m), **subject}
+    facts: dict[str, str | float | None] = {"outcome": outcome(m)}
+    if a is None:
+        facts["workload"] = m.workload.id
+    else:
+        facts |= {"a": a.workload.id, "a_topology": a.topology or None, "b": m.workload.id}
     facts |= {"topology": m.topology, "machine": m.machine}
     if a is not None:
-        facts["ratio"] = m.ratio if m.is_valid else None
+        facts |= {"ratio": m.ratio if m.is_valid else None, "required_ratio": a.at_least}
     else:
         facts |= {
             "unit": f"{t.unit}/s",
@@ -157,8 +160,8 @@ def _facts(m: Measurement) -> dict[str, str | float | None]:
 
 
 def _shown(value: str | float) -> str | float:
-    # No measurement has six digits.
-    return printable(value) if isinstance(value, str) else float(f"{value:.6g}")
+    # No measurement has six digits; adding 0.0 makes 0.0 of -0.0.
+    return printable(value) if isinstance(value, str) else float(f"{value:.6g}") + 0.0
 
 
 # The summary in Markdown
@@ -235,9 +238,9 @@ def _measured(measurements: Sequence[Measurement]) -> list[Row]:
 def _compared(measurements: Sequence[Measurement]) -> list[Row]:
     rows: list[Row] = []
     for m in measurements:
-        a, b = sides(m)
-        ratio = f"{m.ratio:.3f}" if m.is_valid else None
-        rows.append({"outcome": outcome(m), "test": m.test, "a": a, "b": b, "b / a": ratio})
+        if m.other is not None:
+            a, b = sides(m)
+            rows.append({"outcome": outcome(m), "test": m.test, "a": a, "b": b, **ratio_cells(m, m.other)})
     return rows
 
 
@@ -301,8 +304,8 @@ def _rows(m: Measurement) -> Iterator[Row]:
         low, high = verdict.interval or (math.nan, math.nan)
         interval = f"{change(low)} to {change(high)}" if verdict.interval and m.is_valid else None
         why = change(moved) if m.is_valid else verdict.why
-        if m.is_valid and m.other is not None and (required := ratio_fact(m, m.other)):
-            why, interval = required, ratio_interval(m)
+        if m.is_valid and m.other is not None and m.other.at_least is not None:
+            why, interval = ratio_fact(m, m.other), ratio_interval(m)
         yield {"outcome": verdict.outcome, "test": m.test, "change": why, "95 % CI": interval} | rest
     for bad in bad_figures(m):
         yield {"outcome": bad.outcome, "test": m.test, "change": fact(m, bad), "95 % CI": None} | rest

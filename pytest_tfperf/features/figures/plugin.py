@@ -18,14 +18,14 @@ def _figures(text: str) -> tuple[Figure, ...]:
     names = text.replace(",", " ").split()
     if not names:
         raise ValueError(f"names no figure. Known: {', '.join(BUILT_IN)}")
-    return figures_of(names, of_a_program=False)
+    return figures_of(names, None)
 
 
 ALSO: Final[Setting[tuple[Figure, ...]]] = Setting(
     name="also",
     default=(),
     parse=_figures,
-    help="figures that each check judges beside its throughput: peak_memory first_step loss retraces",
+    help="figures that each check judges beside its throughput: peak_memory first_step loss compilations",
     metavar="FIGURES",
     is_option=False,
 )

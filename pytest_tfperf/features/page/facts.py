@@ -168,6 +168,7 @@ def _session(now: Sequence[Measurement], interleaved: Sequence[Measurement]) -> 
 
 
 def _comparison(m: Measurement, result: SessionResult) -> dict[str, Any]:
+    assert m.other is not None, "only a measurement beside another side is a comparison"
     a, b = sides(m)
     low, high = m.ratio_interval
     return {
@@ -179,6 +180,7 @@ def _comparison(m: Measurement, result: SessionResult) -> dict[str, Any]:
         "outcome": m.outcome.value if m.outcome else "measured",
         "effect": result.consequence_of(m),
         "reason": in_brief(m) if m.outcome else why_of(m),
+        "required_ratio": rounded(m.other.at_least),
         "change": rounded(m.ratio - 1, _DIGITS_OF_A_CHANGE) if m.is_valid else None,
         "low": rounded(low - 1, _DIGITS_OF_A_CHANGE) if m.is_valid else None,
         "high": rounded(high - 1, _DIGITS_OF_A_CHANGE) if m.is_valid else None,

@@ -52,6 +52,7 @@ def _template() -> Template:
         "duration": duration,
         "change": change,
         "rate": rate,
+        "ratio": "{:.3f}".format,
         "commit": _commit,
     }
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}

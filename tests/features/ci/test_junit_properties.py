@@ -38,8 +38,23 @@ def test_no_text_has_a_password() -> None:
     )
 
 
-def test_a_comparison_tells_its_ratio() -> None:
-    assert dict(properties([interleaved()]))["tfperf_ratio"] == 0.9
+def test_a_comparison_tells_its_ratio_the_required_ratio_and_where_each_side_ran() -> None:
+    found = properties([interleaved(Outcome.PASS, ratio=3.7, a={"at_least": 3.6, "topology": "1x1"}, topology="1x4")])
+    assert dict(found) == {
+        "tfperf_outcome": "PASS",
+        "tfperf_a": "resnet50-b64-replicated-device",
+        "tfperf_a_topology": "1x1",
+        "tfperf_b": "resnet50-b64-replicated-device",
+        "tfperf_topology": "1x4",
+        "tfperf_machine": "box",
+        "tfperf_ratio": 3.7,
+        "tfperf_required_ratio": 3.6,
+    }
+
+
+def test_no_change_is_a_zero_without_a_sign() -> None:
+    found = dict(properties([measurement(verdict=verdict(Outcome.PASS, -0.0))]))
+    assert str(found["tfperf_change"]) == "0.0"
 
 
 def test_each_figure_is_told_by_its_name_its_change_as_a_fraction() -> None:

@@ -71,6 +71,7 @@ SUMMARIES = {
         [measurement(test="a", is_refused=True), measurement(test="b")], refused={"a": TfperfError("too noisy")}
     ),
     "a comparison": summary([interleaved()]),
+    "a required ratio": summary([interleaved(Outcome.PASS, ratio=3.7, a={"at_least": 3.6})]),
 }
 
 

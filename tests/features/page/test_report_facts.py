@@ -215,6 +215,12 @@ def test_the_sides_of_a_comparison_are_named_by_what_differs() -> None:
     assert (one["a"], one["b"]) == ("tensorflow 2.16.2", "tensorflow 2.21.0")
 
 
+def test_a_comparison_has_the_ratio_that_its_test_requires() -> None:
+    facts = facts_of(interleaved(ratio=1.99, a={"at_least": 2.5}), interleaved(ratio=0.9))
+    SCHEMA.validate(facts)
+    assert [one["required_ratio"] for one in facts["comparisons"]] == [None, 2.5]
+
+
 def test_the_worst_comparison_comes_first() -> None:
     facts = facts_of(interleaved(Outcome.PASS, 1.0), interleaved(), interleaved(ratio=0.8))
     assert [one["change"] for one in facts["comparisons"]] == [-0.2, -0.1, 0]

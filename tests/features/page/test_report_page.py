@@ -129,6 +129,14 @@ def test_a_comparison_that_needs_action_stands_in_the_red_box(outcome: Outcome) 
     assert "a.py::compared" in box
 
 
+def test_a_required_ratio_is_shown_as_a_ratio_and_not_as_a_change() -> None:
+    text = page(facts_of(interleaved(ratio=1.99, a={"at_least": 2.5}))).decode()
+    rows = text.partition('<section id="comparisons">')[2].partition("</section>")[0]
+    assert ">1.990, required 2.500<" in rows
+    assert ">1.980 to 2.000<" in rows
+    assert "+99" not in rows
+
+
 def test_the_licence_of_the_plotting_library_is_in_the_page() -> None:
     assert "Permission is hereby granted" in page(facts_of(measurement())).decode()
 

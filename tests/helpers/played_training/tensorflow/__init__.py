@@ -77,7 +77,7 @@ def _answer(channel: Channel, job: Job, step_seconds: float) -> None:
     while True:
         request = channel.receive()
         if "figures" in request:
-            known = {"peak_memory": _mebibytes(job) * 2**20, "first_step": 0.75, "retraces": 1}
+            known = {"peak_memory": _mebibytes(job) * 2**20, "first_step": 0.75, "compilations": 0}
             channel.send({"figures": {name: known[name] for name in request["figures"]}})
         elif "steps" in request:
             window = _window(job, request["steps"], step_seconds)
