@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -22,13 +22,15 @@ _AGREE = math.log(1.05)  # two measurements of one thing
 _ERRORS = 2.0  # by which they differ at least
 _LEAST_READINGS = 10  # to call a number that is always the same a setting
 _LEAST_TIMES = 5
+_LATE = 0.01  # deviation of the units in a count by recent rates, because lines are read a little late
 # Numbers, and units that change with their size: "950 ms/step" and "1.1 s/step", "3.6 it/s" and "1.2 s/it".
 _VARIES = re.compile(
     r"[+-]?(?:\d[\d.,:]*(?:e[+-]?\d+)?(?:\s?(?:[kmg]|[mun\u00b5]?s(?:ec)?|it)(?![a-z]))?|(?<![a-z])(?:nan|inf)\b)"
     r"(?:/(?:s|it)\b)?|\s",
     re.IGNORECASE,
 )
-_WHOLE = re.compile(r"(?<![\w.,])\d{1,15}(?!\w|[.,]\d)")
+_LIKE_A_BAR = re.compile(r"\d%\s?[|\[]|[\u2501\u2588]{3}|\[\s?[\d:]+\s?<|[=>.]{5}\]|s/step")
+_LABELLED = re.compile(r"(\D{0,30})(?<![\w.,])(\d{1,15})(?!\w|[.,]\d)")
 
 
 def form_of(line: str) -> str:
@@ -42,6 +44,16 @@ class _Rate(NamedTuple):
     at: float  # in seconds
     per_sec: float  # units
     line: str
+
+
+class _Units(NamedTuple):
+    """The units in a count by a rate and the clock."""
+
+    units: float
+    seconds: float  # of a count
+    before: _Rate
+    rate: _Rate
+    is_step: bool  # the lines name steps
 
 
 class Checks:
@@ -64,7 +76,8 @@ class Checks:
             Unreadable: several processes print.
         """
         if reading.kind is Kind.STEP:
-            self._order.take(reading.value, reading.line, form_of(reading.line))
+            is_bar = _LIKE_A_BAR.search(reading.line) is not None
+            self._order.take(reading.value, reading.line, "" if is_bar else form_of(reading.line))
         elif (step := step_in(reading.line)) is not None:
             self._order.take(step, reading.line, form_of(reading.line))
         else:
@@ -79,7 +92,7 @@ class Checks:
     @property
     def units_in_a_step(self) -> float | None:
         """The units in a step by the rates and the time between the steps; None where lines name no steps."""
-        units = [units for units, is_step in self._units() if is_step]
+        units = [found.units for found in self._units() if found.is_step]
         return statistics.median(units) if len(units) >= MIN_WINDOWS_FOR_ERROR else None
 
     def conclude(self, ambiguous: str = "") -> None:
@@ -106,32 +119,38 @@ class Checks:
         if self._is_printed:
             self._require_change()
             require_one_level(self._rates)
-            if self._may_be_averages and contains_a_start([rate.per_sec for rate in self._rates]):
+            if (
+                self._may_be_averages
+                and not self._follow_the_clock()
+                and contains_a_start([rate.per_sec for rate in self._rates])
+            ):
                 raise Unreadable(
                     "its rates look like averages since the first one, which hide most of a change",
                     "give rate_is='average' in Reads(...) to undo them, or rate_is='recent' if they are none",
                 )
 
-    def _units(self) -> Iterator[tuple[float, bool]]:
-        """The units in each step or other count by a rate and the time since the line before; whether it is a step."""
+    def _units(self) -> list[_Units]:
+        """The units in each step, or other count, by a rate and the time since the line before."""
         steps: list[int | None] = [step_in(rate.line) for rate in self._rates]
         is_step = None not in steps
         if not is_step:
-            steps = list(_column([[int(n) for n in _WHOLE.findall(rate.line)] for rate in self._rates]))
-        begun: tuple[float, int] | None = None
+            steps = list(_rising_number([rate.line for rate in self._rates]))
+        found: list[_Units] = []
+        begun: tuple[_Rate, int] | None = None
         for rate, step in zip(self._rates, steps, strict=False):
             if step is None:
                 continue
             if begun is None or step < begun[1]:
-                begun = (rate.at, step)
-            seconds, count = rate.at - begun[0], step - begun[1]
+                begun = (rate, step)
+            seconds, count = rate.at - begun[0].at, step - begun[1]
             if count > 0 and seconds >= self._least_seconds:
-                begun = (rate.at, step)
-                yield rate.per_sec * seconds / count, is_step
+                found.append(_Units(rate.per_sec * seconds / count, seconds / count, begun[0], rate, is_step))
+                begun = (rate, step)
+        return found
 
     def _agree_with_the_clock(self) -> bool:
         """Whether the rates agree with the steps and the time between them, so that no doubt is left."""
-        units = [units for units, is_step in self._units() if is_step]
+        units = [found.units for found in self._units() if found.is_step]
         if self._per_step is None or len(units) < MIN_WINDOWS_FOR_ERROR:
             return False
         logs = [math.log(each / self._per_step) for each in units]
@@ -141,8 +160,8 @@ class Checks:
             stated = statistics.median(rate.per_sec for rate in self._rates)
             by_steps = stated * self._per_step / by_the_clock
             raise Unreadable(
-                f"its lines state {stated:.4g} {self._counted}/s, and its steps come at {by_steps:.4g} {self._counted}/s "
-                f"by the clock, if a step holds {self._per_step:,}, as in {shown(self._rates[-1].line)!r}",
+                f"its lines state {stated:.4g} {self._counted}/s, and its steps come at {by_steps:.4g} by "
+                f"the clock, if a step holds {self._per_step:,}, as in {shown(self._rates[-1].line)!r}",
                 "a printed time may leave out the data or be taken before the device has finished: read the counter in "
                 r"its place, as by reads=Reads(pattern=r'step (?P<step>\d+)'); or correct examples_per_step",
             )
@@ -164,12 +183,17 @@ class Checks:
 
     def _require_no_drift(self) -> None:
         """Refuse rates that don't change with the time between lines, as averages don't."""
-        units = [math.log(units) for units, _ in self._units() if units > 0]
+        found = self._units()
+        if self._is_printed:
+            _require_recent(found)
+        units = [math.log(each.units) for each in found]
         third = len(units) // 3
         if third < 2 or not _differ(units[:third], units[-third:]):
             return
         change = math.exp(statistics.fmean(units[-third:]) - statistics.fmean(units[:third]))
-        fact = f"by its rates and the time between its lines, a step holds {change:.3g} times as much at the end as at first"
+        fact = (
+            f"by its rates and the time between lines, a step holds {change:.3g} times as much at the end as at first"
+        )
         if self._is_printed:
             step = "give rate_is='average' in Reads(...) if they are averages since the first step"
         else:
@@ -179,34 +203,63 @@ class Checks:
             rf"{step}; or read a counter, as by reads=Reads(pattern=r'step (?P<step>\d+)')",
         )
 
+    def _follow_the_clock(self) -> bool:
+        """Whether the rates change with the time between lines, so that they are recent."""
+        units = [math.log(found.units) for found in self._units()]
+        return len(units) >= 2 * _LEAST_OF_A_LEVEL and statistics.pstdev(units) < _LATE
+
     def _require_change(self) -> None:
         values = {rate.per_sec for rate in self._rates}
         if len(values) == 1 and len(self._rates) >= _LEAST_READINGS:
             raise Unreadable(
-                f"its number is the same in each of {len(self._rates)} lines, as in {shown(self._rates[0].line)!r}: it is "
-                "a setting, or has too few digits",
+                f"its number is the same in each of {len(self._rates)} lines, as in {shown(self._rates[0].line)!r}: it "
+                "is a setting, or has too few digits",
                 "read the number that is measured, or a counter, as by "
                 r"reads=Reads(pattern=r'step (?P<step>\d+)')",
             )
 
 
-def _column(rows: Sequence[Sequence[int]]) -> Sequence[int | None]:
-    """The first column of whole numbers that rises from each line to the next; empty if there is none."""
-    count = len(rows[0])
-    if count == 0 or any(len(row) != count for row in rows):
-        return ()
-    return next((column for column in zip(*rows, strict=True) if all(b > a for a, b in pairwise(column))), ())
+def _require_recent(found: Sequence[_Units]) -> None:
+    """Refuse rates that fall a little with each pause, as averages do; recent ones fall with it, or leave it out."""
+    if len(found) < _LEAST_READINGS:
+        return
+    usual = statistics.median(each.seconds for each in found)
+    changes = [math.log(each.before.per_sec / each.rate.per_sec) for each in found]
+    noise = _deviation(changes)
+    pauses = [
+        (fall, each)
+        for fall, each in zip(changes, found, strict=True)
+        if each.seconds > _PAUSE * usual and fall < math.log(each.seconds / usual) / 2
+    ]
+    falls = [each for fall, each in pauses if fall > max(_LEAST_FALL, 3 * noise)]
+    if len(falls) >= _LEAST_PAUSES and len(falls) > len(pauses) / 2:
+        raise Unreadable(
+            "its rates fall a little with each pause, as averages since the start do: "
+            f"{shown(falls[-1].before.line)!r} and, {falls[-1].rate.at - falls[-1].before.at:.1f} s later, "
+            f"{shown(falls[-1].rate.line)!r}",
+            rf"read a counter, as by reads=Reads(pattern=r'step (?P<step>\d+)'); or {BY_STEPS}",
+        )
+
+
+def _rising_number(lines: Sequence[str]) -> Sequence[int | None]:
+    """The whole number behind one label that rises from each line to the next; empty if there is none."""
+    rows = [{match[1]: int(match[2]) for match in _LABELLED.finditer(line)} for line in lines]
+    for label in rows[0]:
+        numbers = [row.get(label) for row in rows]
+        if all(a is not None and b is not None and b > a for a, b in pairwise(numbers)):
+            return numbers
+    return ()
 
 
 def _differ(first: Sequence[float], last: Sequence[float]) -> bool:
-    """Whether two series of logarithms differ by more than their errors."""
+    """Whether two series of logarithms differ by more than their errors, which two values alone hardly show."""
     change = abs(statistics.fmean(last) - statistics.fmean(first))
     error = math.sqrt(statistics.variance(first) / len(first) + statistics.variance(last) / len(last))
-    return change > _AGREE and change > 3 * error
+    return change > (_AGREE if len(first) > 2 else _LEAST_GAP) and change > 3 * error
 
 
 _LEAST_OF_A_LEVEL = 3
-_LEAST_SHARE = 0.1
+_LEAST_SHARE = 0.05
 _LEAST_GAP = math.log(1.35)  # evaluation has no backward pass
 _MOST_SPREAD = 0.2  # of a level, as a part of the gap
 _MAD_TO_DEVIATION = 1.48
@@ -251,8 +304,9 @@ def two_levels(values: Sequence[float]) -> Sequence[bool]:
     if gap < _LEAST_GAP or max(map(_deviation, (low, high))) > _MOST_SPREAD * gap:
         return ()
     levels = [log >= high[0] for log in logs]
-    stretches = [len(list(stretch)) for _, stretch in groupby(levels)]
-    return levels if len(stretches) >= 3 and statistics.fmean(stretches) >= 2 else ()
+    stretches = [level for level, _ in groupby(levels)]
+    shortest = min(levels.count(level) / max(1, stretches.count(level)) for level in (False, True))
+    return levels if len(stretches) >= 3 and shortest >= 2 else ()
 
 
 def _between(ordered: Sequence[float], at: int) -> float:
@@ -298,6 +352,10 @@ def _falls_like_one_over_k(times: Sequence[float]) -> bool:
     return statistics.pstdev(left) < _MOST_OF_THE_CHANGE * statistics.pstdev(times)
 
 
+_PAUSE = 5  # times the usual time of a step
+_LEAST_PAUSES = 3
+_LEAST_FALL = 0.02
+
 _TOGETHER_SECONDS = 0.1
 _LEAST_BURSTS = 3
 _MOST_OF_BURSTS = 0.7
@@ -317,7 +375,7 @@ class _Bursts:
         """Add a line without a step."""
         before, self._line = self._line, line
         self._lines += 1
-        numbers = [int(number) for number in _WHOLE.findall(line)]
+        numbers = [int(number) for _, number in _LABELLED.findall(line)]
         if len(numbers) == len(self._highest):
             self._rises += any(now > most for now, most in zip(numbers, self._highest, strict=True))
             self._highest = [max(pair) for pair in zip(numbers, self._highest, strict=True)]
@@ -358,12 +416,12 @@ class StepOrder:
         self._lines = self._advanced = self._repeated = self._disordered = 0
 
     def take(self, step: float, line: str, form: str) -> None:
-        """Add a line's step. Only lines of one form repeat it."""
+        """Add a line's step. Only lines of one form repeat it; the form is "" for a line that may be drawn again."""
         last, self._step = self._step, step
         last_line, self._line = self._line, line
         self._lines += 1
         if step == last:
-            self._repeated += form in self._forms and line != last_line  # a bar is drawn again as it was
+            self._repeated += form in self._forms
             # A number that never changes, such as "batch 32", is no counter.
             is_repeated = min(self._repeated, self._advanced) >= _LEAST
             if is_repeated and self._repeated > _MOST_REPEATED * self._advanced:
@@ -379,7 +437,7 @@ class StepOrder:
         self._is_behind = last is not None and self._lowest < step < last
         if last is not None and step < last:
             self._lowest = step
-        self._forms |= {form}
+        self._forms |= {form} - {""}
         self._highest = max(self._highest, step)
 
 

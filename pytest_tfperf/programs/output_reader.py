@@ -56,7 +56,9 @@ class Reader:
             Unreadable: the line contradicts what is stated, or too many lines can't be read.
         """
         self.lines += 1
-        if len(self.first_lines) < SHOWN_LINES and line.strip():
+        if not line.strip():
+            return None
+        if len(self.first_lines) < SHOWN_LINES:
             self.first_lines.append(shown(line))
         reading = self._way(line)
         if isinstance(reading, Unread):
@@ -126,6 +128,11 @@ class Reader:
             return (
                 None if self._reads.field else Unread(f"the group {group} has {found.text!r:.40}, which is no number")
             )
+        if _TRAINERS_END.search(line):
+            raise Unreadable(
+                f"{shown(line)!r} is the last line of Hugging Face's Trainer: after a resume it counts skipped steps",
+                "leave reads out, to measure the Trainer by its steps, or read its bar by format='tqdm'",
+            )
         _require_unit(_Stated(self._reads, self._command.counted, self._devices), found, line)
         if isinstance(found.text, str) and _AMBIGUOUS.fullmatch(found.text.strip()):
             self.ambiguous = self.ambiguous or shown(line)
@@ -157,6 +164,8 @@ class _Stated(NamedTuple):
     devices: int
 
 
+# huggingface/transformers#40560: after a resume at step 500 it says how fast 520 steps in the time of 20 would be.
+_TRAINERS_END: Final = re.compile(r"'train_runtime': .*'train_s\w+_per_second': .*'train_loss': ")
 _AMBIGUOUS: Final = re.compile(r"[1-9]\d{0,2},\d{3}")  # 12 345, or 12.345 with a decimal comma
 
 _SECONDS: Final = dict.fromkeys(("s", "sec", "secs", "second", "seconds"), Holds.SECONDS)
@@ -188,14 +197,15 @@ _ONE_DEVICE: Final = re.compile(
     r"(?:/|per[\s_-]?)(?:gpu|device|chip|core|tpu|card|accelerator|rank|worker|replica)(?![a-z])", re.IGNORECASE
 )
 _AVERAGE: Final = re.compile(r"(?:\b|_)(?:avg|average|mean|overall|cumulative)(?:\b|_)", re.IGNORECASE)
-_ELSEWHERE_BEFORE: Final = re.compile(r".*[\d,;|]")  # what stands before is of another number
-_ELSEWHERE_BEHIND: Final = re.compile(r"[\d,;|].*")
+_OF_ANOTHER: Final = re.compile(r"[\d,;|]")  # what stands beyond belongs to another number
+_MOST_WORDS: Final = 40  # characters
 
 
 def _require_unit(stated: _Stated, found: Number, line: str) -> None:
     """Refuse a number whose own words contradict what is stated of it."""
     group = stated.reads.group
-    before, behind = _ELSEWHERE_BEFORE.sub("", found.before), _ELSEWHERE_BEHIND.sub("", found.behind)
+    before = _OF_ANOTHER.split(found.before[-_MOST_WORDS:])[-1]
+    behind = _OF_ANOTHER.split(found.behind[:_MOST_WORDS])[0]
     what = f"the field {stated.reads.field!r}" if stated.reads.field else f"the group {group}"
     has = f"{what} has {found.text!s:.40} of {shown(line)!r}"
     time = _TIME_BEHIND.match(behind) or (group != Holds.RATE and _TIME_BEFORE.search(before))

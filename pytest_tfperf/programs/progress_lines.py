@@ -15,7 +15,7 @@ _KERAS = re.compile(
     re.ASCII,
 )
 _KERAS_EPOCH = re.compile(r"Epoch \d{1,9}/\d{1,9}\s{0,9}", re.ASCII)
-_MOST_UNFINISHED = 640  # progress lines are shorter
+_MOST_OF_A_LINE = 640  # progress lines are shorter
 
 
 class KerasLines:
@@ -86,7 +86,7 @@ class KerasLines:
 
     def read_unfinished(self, line: str) -> Reading | None:
         """The reading of a line that has no end yet: Keras ends a progress line with the next one."""
-        bar = _keras_in(line) if len(line) <= _MOST_UNFINISHED else None
+        bar = _keras_in(line) if len(line) <= _MOST_OF_A_LINE else None
         return None if bar is None or _is_alone(bar) else self.read(line)
 
     def _is_without_epoch(self, bar: re.Match[str]) -> bool:
@@ -98,7 +98,7 @@ class KerasLines:
 
 
 def _keras_in(line: str) -> re.Match[str] | None:
-    return _KERAS.search(line) if "/step" in line or "ETA: " in line else None
+    return _KERAS.search(line) if len(line) <= _MOST_OF_A_LINE and ("/step" in line or "ETA: " in line) else None
 
 
 def _is_alone(bar: re.Match[str]) -> bool:
@@ -129,17 +129,17 @@ class TqdmLines:
         Raises:
             Unreadable: a second bar advances.
         """
-        bar = _TQDM.search(line)
+        bar = _TQDM.search(line) if len(line) <= _MOST_OF_A_LINE else None
         if bar is None or bar["step"] == "0":
             return None
         key = (re.sub(r"[\d.]+", "", bar["title"]).strip(), bar["total"])
         if self._first is None:
             self._first, self._first_line = key, line
         if key != self._first:
-            title = re.escape(bar["title"].strip()) or "^"
+            title = re.escape(self._first[0].strip(": "))
             raise Unreadable(
                 f"two progress bars advance: {shown(self._first_line)!r} and {shown(line)!r}",
                 "give a pattern that finds that of training, as "
-                rf"reads=Reads(pattern=r'{title}.*\| *(?P<step>\d+)/'), or measure it by its steps, without reads",
+                rf"reads=Reads(pattern=r'^{title}.*\| *(?P<step>\d+)/'), or measure it by its steps, without reads",
             )
         return Reading(Kind.STEP, float(bar["step"]), loss=loss_in(line))

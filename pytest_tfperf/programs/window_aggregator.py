@@ -72,8 +72,8 @@ class WindowAggregator:
             pairs = zip(self._steps_per_sec, levels, strict=True)
             slow = statistics.median(rate for rate, is_fast in pairs if not is_fast)
             raise Unreadable(
-                f"its counter runs at {slow:.4g} and {max(self._steps_per_sec):.4g} steps/s in turn: one speed may be of "
-                "evaluation",
+                f"its counter runs at {slow:.4g} and {max(self._steps_per_sec):.4g} steps/s in turn: one speed "
+                "may be of evaluation",
                 f"let the pattern find the lines of training only; or {BY_STEPS}",
             )
         self.checks.conclude(ambiguous)
@@ -206,13 +206,12 @@ class Pauses:
         if not self._timed:
             return
         usual = statistics.median(seconds / steps for steps, seconds, _ in self._timed)
-        pauses = [
-            (seconds - steps * usual, line) for steps, seconds, line in self._timed if seconds > _PAUSE * steps * usual
-        ]
-        share = math.fsum(extra for extra, _ in pauses) / math.fsum(seconds for _, seconds, _ in self._timed)
+        pauses = [timed for timed in self._timed if timed[1] > _PAUSE * timed[0] * usual]
+        extra = math.fsum(seconds - steps * usual for steps, seconds, _ in pauses)
+        share = extra / math.fsum(seconds for _, seconds, _ in self._timed)
         if usual > 0 and len(pauses) >= _LEAST_PAUSES and share > _MOST_PAUSED:
             raise Unreadable(
-                f"{len(pauses)} pauses between its lines take {share:.0%} of the time, as before {shown(pauses[0][1])!r}: "
-                "they may be evaluation, or checkpoints",
+                f"{len(pauses)} pauses between its lines take {share:.0%} of the time, as before "
+                f"{shown(pauses[-1][2])!r}: they may be evaluation, or checkpoints",
                 f"{BY_STEPS}; or let the program print a recent rate of training alone",
             )
