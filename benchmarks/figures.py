@@ -72,6 +72,7 @@ class Case:
     pairs: bool
     name: str = ""
     measured: tuple[float, ...] = ()
+    changed_to: tuple[float, ...] = ()  # what was measured with the change, in place of `change`
 
     @property
     def shown(self) -> str:
@@ -79,6 +80,8 @@ class Case:
         return f"{self.figure.name:<12} {self.spread:>6.1%} {self.change:>+7.0%}  {way:<5}"
 
     def run(self, chance: random.Random, *, changed: bool) -> float:
+        if changed and self.changed_to:
+            return self.level * chance.choice(self.changed_to)
         level = self.level * (1 + self.change * changed)
         if self.measured:
             return level * chance.choice(self.measured)

@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     yield
     if state.settings.owner:
         with options.as_usage_error():
-            keep_owned(config, items, state.settings)
+            keep_owned(config, items, state.owners)
     keep_failed(config, items, state)
     for item in filter(selected, items):
         benchmarks.set_clock(item)
@@ -112,7 +112,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     with options.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
         if can_measure():
-            state.selection.update(selected_tests(session.items, state.settings))
+            state.selection.update(selected_tests(session.items, state.owners))
     if not state.selection:
         return  # a session without throughput tests stays as it is without us
     running.end_in_order_on_sigterm(session.config)

@@ -146,6 +146,8 @@ class RunEngine:
             opened.enter_context(prepared.proof(program.pid))
             if has_peak and not topology.gpus:
                 peak_memory = opened.enter_context(memory.of_children(program.pid))
+            elif peak_memory is not None:
+                peak_memory = opened.enter_context(memory.refusing_preallocation(peak_memory, program.pid))
             is_timed_whole = command.reads is not None and command.reads.examples is not None
             self._observer.phase("its whole run" if is_timed_whole else "first reading")
             windows = CommandWindows(

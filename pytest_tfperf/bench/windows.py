@@ -206,6 +206,9 @@ def _is_warmed_up(warmup: Sequence[Window], plan: Plan) -> bool:
     steps, seconds = 0, 0.0
     for window in warmup:
         steps, seconds = steps + window.steps, seconds + window.seconds
+    # What a program prints up to a step is there after the step: how many steps are timed depends on the plan.
+    if steps < max((figure.last_step or 0 for figure in plan.also if figure.is_read), default=0):
+        return False
     return steps >= plan.warmup_steps or seconds >= plan.max_warmup_seconds
 
 

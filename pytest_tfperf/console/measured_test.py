@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.past import PastResult
@@ -14,10 +15,13 @@ if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
 
 
-def wanted_test(results: Sequence[PastResult], text: str, session: str | None = None) -> tuple[str, str]:
+def wanted_test(
+    history: History, results: Sequence[PastResult], text: str, session: str | None = None
+) -> tuple[str, str]:
     """Return the test that the text means, and the last session that measured it.
 
     Args:
+        history: is asked where no result matches, for the tests that were only compared.
         results: the latest of each test, or those of the session.
         text: pytest's node id, its end (see `named`), a workload's name, or a part of them.
         session: the session that all results are of; None for any.
@@ -25,8 +29,6 @@ def wanted_test(results: Sequence[PastResult], text: str, session: str | None = 
     Raises:
         TfperfError: no test matches, or several do; the message lists them.
     """
-    if session is not None and not results:
-        raise TfperfError(f"the history has no session {session!r}: `tfperf history --csv` lists sessions and tests")
     ids = set(named(text, [result.test for result in results]))
     matches = (
         [result for result in results if result.test in ids]
@@ -36,14 +38,27 @@ def wanted_test(results: Sequence[PastResult], text: str, session: str | None = 
     )
     tests = list(dict.fromkeys(result.test for result in matches))
     if not tests:
-        kind = "measured test" if session is None else f"test of session {session}"
-        raise TfperfError(
-            f"no {kind} has {text!r} in its id or name.{_nearest(text, results)} "
-            "`tfperf history --csv` lists sessions and tests"
-        )
+        raise _unknown(history, results, text, session)
     if len(tests) > 1:
         raise several(text, tests)
     return tests[0], matches[-1].session
+
+
+def _unknown(history: History, results: Sequence[PastResult], text: str, session: str | None) -> TfperfError:
+    compared = history.values_of("test", session=session, is_interleaved=True)
+    meant = named(text, compared) or [test for test in compared if text in test]
+    if meant:
+        return TfperfError(
+            f"{meant[0]} was only compared with another side, and not measured alone",
+            next_step=f"Its last comparison: tfperf history --test {quote(meant[0])}",
+        )
+    if session is not None and not (results or compared):
+        return TfperfError(f"the history has no session {session!r}: `tfperf history --csv` lists sessions and tests")
+    kind = "measured test" if session is None else f"test of session {session}"
+    return TfperfError(
+        f"no {kind} has {text!r} in its id or name.{_nearest(text, results)} "
+        "`tfperf history --csv` lists sessions and tests"
+    )
 
 
 def filtered_test(history: History, text: str | None) -> str | None:

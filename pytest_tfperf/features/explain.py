@@ -59,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> int:
         results = history.latest(test=arguments.test) or history.latest()
     else:
         results = list(history.results(session=session))
-    test, session = wanted_test(results, arguments.test, session)
+    test, session = wanted_test(history, results, arguments.test, session)
     calls = list(history.measurements(session=session, test=test, is_interleaved=False))
     if not calls:
         raise TfperfError(f"the measurement of {shortened(test)} in session {shortened(session)} can't be read")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import psutil
 
@@ -19,17 +19,19 @@ from pytest_tfperf.hardware.sampler import process_name
 _INTERVAL_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0  # a call into the driver of a GPU that fell off the bus may never return
 
+T = TypeVar("T", int, str)
+
 Bytes = Callable[[], int | None]
 """Returns the bytes in use now, or ends the polls and returns their peak; None where they are not reported."""
 
 
 @contextmanager
-def _polled(begin: Callable[[ExitStack], Bytes]) -> Iterator[Bytes]:
+def _polled(begin: Callable[[ExitStack], Callable[[], T | None]]) -> Iterator[Callable[[], T | None]]:
     """The most of a reading: polled once a second while the block runs, and at its begin and end.
 
     `begin` makes the reading, in the thread that polls; the block begins when it has.
     """
-    taken: list[int] = []
+    taken: list[T] = []
     began, ended = threading.Event(), threading.Event()
 
     def run() -> None:
@@ -44,12 +46,13 @@ def _polled(begin: Callable[[ExitStack], Bytes]) -> Iterator[Bytes]:
                     return
                 is_last = ended.wait(_INTERVAL_SECONDS)
 
-    def peak() -> int | None:
+    thread = threading.Thread(target=run, name="tfperf-memory", daemon=True)
+
+    def peak() -> T | None:
         ended.set()
         thread.join(_ANSWER_SECONDS)
         return max(taken, default=None)
 
-    thread = threading.Thread(target=run, name="tfperf-memory", daemon=True)
     thread.start()
     began.wait(_ANSWER_SECONDS)
     try:
@@ -96,6 +99,51 @@ def on_gpus(gpus: Sequence[Gpu]) -> AbstractContextManager[Bytes]:
     return _polled(begin)
 
 
+# A framework that takes most of a GPU's memory before its first step: a part of the path of its library, and the
+# variable's values with which it does not. Memory in use says nothing about what its training needs.
+_PREALLOCATING: Final = {
+    "JAX": ("/jaxlib/", "XLA_PYTHON_CLIENT_PREALLOCATE", ("false", "False", "0")),
+    "TensorFlow": ("/libtensorflow_framework.so", "TF_FORCE_GPU_ALLOW_GROWTH", ("true",)),
+}
+
+
+@contextmanager
+def refusing_preallocation(peak_bytes: Bytes, parent: int) -> Iterator[Bytes]:
+    """The peak on GPUs of a program, whose processes are children of `parent`.
+
+    Asking for it raises a MeasurementError where a process with a GPU's driver was seen to have loaded a framework that
+    takes most of the memory in advance. What a program sets itself, by os.environ or a framework's functions, is not
+    seen, nor processes that are no descendants.
+    """
+    with _polled(lambda _: lambda: _preallocating(parent)) as seen:
+
+        def peak() -> int | None:
+            if (framework := seen()) is None:
+                return peak_bytes()
+            _, variable, values = _PREALLOCATING[framework]
+            raise MeasurementError(
+                f"peak_memory can't be measured: {framework} takes most of a GPU's memory in advance, whatever the "
+                f"program needs, unless {variable} is {values[0]!r}",
+                next_step=f"Give the Command env={{{variable!r}: {values[0]!r}}}, or leave reads= out: then the "
+                "framework tells the memory that the training has allocated",
+            )
+
+        yield peak
+
+
+def _preallocating(parent: int) -> str | None:
+    """The framework of a child that takes most of a GPU's memory in advance; None where none is seen."""
+    for pid in _children(parent):
+        with suppress(OSError):  # it is gone, or not ours
+            libraries = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+            variables = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+            for framework, (library, variable, values) in _PREALLOCATING.items():
+                is_loaded = library in libraries and "/libcuda.so" in libraries
+                if is_loaded and not any(f"{variable}={value}" in variables for value in values):
+                    return framework
+    return None
+
+
 def _used(nvml: Any, handles: Mapping[str, Any]) -> dict[str, int]:
     known = {uuid: ask(nvml, "nvmlDeviceGetMemoryInfo", handle) for uuid, handle in handles.items() if handle}
     return {uuid: int(memory.used) for uuid, memory in known.items() if memory is not None}
@@ -103,12 +151,16 @@ def _used(nvml: Any, handles: Mapping[str, Any]) -> dict[str, int]:
 
 def _on_host(parent: int) -> int | None:
     """The sum of its children's sets, or the highest peak of one of them; None where none can be read."""
-    pids: list[int] = []
-    with suppress(psutil.Error):
-        pids = [child.pid for child in psutil.Process(parent).children(recursive=True)]
+    pids = _children(parent)
     now = [size for pid in pids if (size := _kib(pid, "smaps_rollup", "Pss") or _kib(pid, "status", "VmRSS"))]
     peaks = [size for pid in pids if (size := _kib(pid, "status", "VmHWM"))]
     return max(sum(now), max(peaks, default=0)) * 1024 if now else None
+
+
+def _children(parent: int) -> list[int]:
+    with suppress(psutil.Error):
+        return [child.pid for child in psutil.Process(parent).children(recursive=True)]
+    return []
 
 
 def _kib(pid: int, file: str, field: str) -> int | None:

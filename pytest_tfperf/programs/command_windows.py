@@ -175,9 +175,11 @@ class CommandWindows:
             raise program.failure(
                 "it printed nothing, so there is no first output to time from", "give timed_from='start'"
             )
+        if (seconds := self._clock() - begin) <= 0:
+            raise program.failure("it ended with its first output, so it took no time", "give timed_from='start'")
         per_step = self._command.counted_per_step or 1
         steps = max(1, round(examples / per_step))
-        yield Window(steps, (self._clock() - begin) * steps * per_step / examples)
+        yield Window(steps, seconds * steps * per_step / examples)
 
     def _read(self) -> Iterator[Window]:
         windows = self._aggregator

@@ -194,7 +194,7 @@ class FigureLines:
         """Keep the value of each figure that a line has; fields and patterns are not searched in an unfinished line.
 
         `steps` is how many steps had ended when the line was printed, where the program is measured by its steps; what
-        lines say about steps does not count then.
+        lines say about steps does not count then. After the last line, an empty one tells the steps of the run.
 
         Raises:
             Unreadable: the line has something that can't be the value of a figure.

@@ -207,26 +207,27 @@ def interleaved_table(measurements: Iterable[Measurement], width: int | None = N
 
 
 def latest_interleaved(measurements: Iterable[Measurement], width: int | None = None) -> list[str]:
-    """Return a table of the latest measurement of each pair of sides, with its machine and time."""
+    """Return a table of the latest measurement of each test and pair of sides, with its machine, test and time."""
     both = [(m, m.other) for m in measurements if m.other is not None]
-    latest = {(m.machine, m.topology, a.workload, *sides(m)): m for m, a in both}
-    return _table_of_both(list(latest.values()), width, has_time=True)
+    latest = {(m.machine, m.topology, m.test, a.workload, *sides(m)): m for m, a in both}
+    return _table_of_both(list(latest.values()), width, is_past=True)
 
 
-def _table_of_both(measurements: Sequence[Measurement], width: int | None, *, has_time: bool = False) -> list[str]:
-    """Return a table of both sides of each measurement."""
+def _table_of_both(measurements: Sequence[Measurement], width: int | None, *, is_past: bool = False) -> list[str]:
+    """Return a table of both sides of each measurement; `is_past` for those of several tests, machines and times."""
     both = [(b, b.other) for b in measurements if b.other is not None]
     all_sides: list[Measurement | MeasuredSide] = [side for b, a in both for side in (a, b)]
     heading = rate_heading(side.throughput for side in all_sides)
     names = shown_names((side.workload.id, side.name) for side in all_sides)
     columns = Columns(
         right={"b / a", "required", "pairs", f"a {heading}", f"b {heading}"},
-        optional=("95 % CI", f"b {heading}", f"a {heading}", "when", "machine", "b bound", "a bound", "pairs"),
+        optional=("95 % CI", f"b {heading}", f"a {heading}", "when", "machine", "test", "b bound", "a bound", "pairs"),
         ids=("workload", "a", "b"),
     )
     rows = [_row_of_both(b, a, heading, names) for b, a in both]
-    if has_time:
-        rows = [row | {"machine": b.machine, "when": b.time} for row, b in zip(rows, measurements, strict=True)]
+    if is_past:
+        for row, b in zip(rows, measurements, strict=True):
+            row |= {"machine": b.machine, "test": b.test, "when": b.time}
     return table(rows, columns, width)
 
 

@@ -15,7 +15,7 @@ from pytest_tfperf.core.measurement import (
 )
 from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand, recording_option
-from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.verdict import BAD_NEWS, Consequence, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.core.workload import Workload, shown_name
@@ -138,9 +138,7 @@ def _of_both(b: Measurement, a: MeasuredSide) -> Iterator[Line]:
         yield Line(f"fails below {a.at_least:.3f}    ({of_documents})", "threshold")
         figures = f"{rate(b.document.value)} / {rate(a.document.value)} on {b.document.machine}"
         yield Line(f"{figures}: {b.document.source}; over {a.document.source}", "document")
-    is_ratio = a.at_least is not None
-    ratios = [math.exp(pair.log_ratio) for pair in b.pairs]
-    changes = "  ".join(f"{ratio:.3f}" if is_ratio else change(ratio - 1) for ratio in ratios)
+    changes = "  ".join(_of_pair(pair, a) for pair in b.pairs)
     yield Line(f"{changes}: {why_of(b)}" if b.is_valid else changes, "pairs")
     if a.doubt:
         yield Line(a.doubt, "doubt")
@@ -159,7 +157,13 @@ def _discarded(m: Measurement) -> Iterator[Line]:
         yield Line(f"{rate(run_value(run).examples_per_sec)}: {why}", "discarded")
     for pair in m.discarded_pairs:
         why = disturbance_fact(pair.disturbance) if pair.disturbance else _FAILED_LATER
-        yield Line(f"pair at {change(math.expm1(pair.log_ratio))}: {why}", "discarded")
+        yield Line(f"pair at {_of_pair(pair, m.other)}: {why}", "discarded")
+
+
+def _of_pair(pair: Pair, a: MeasuredSide | None) -> str:
+    """Write a pair's change, or its ratio where one is required."""
+    is_ratio = a is not None and a.at_least is not None
+    return f"{math.exp(pair.log_ratio):.3f}" if is_ratio else change(math.expm1(pair.log_ratio))
 
 
 def environment_lines(m: Measurement, figures: Sequence[Verdict] = ()) -> Iterator[Line]:

@@ -41,7 +41,11 @@ from pytest_tfperf.reports.table import shown_names
 
 _DISTINGUISHING: Final = ("commit", "packages", "tensorflow", "torch", "jax", "python")
 _NOT_COMPARABLE: Final = (Reason.OTHER_PLACE, Reason.OTHER_UNIT)
-_SAYS_NOTHING_OF_A_RATIO: Final = (Reason.TOO_FEW, Reason.TOO_NOISY, Reason.NOT_PROVED)
+_DOUBTS_OF_A_RATIO: Final = {
+    Reason.WITHIN_NOISE: "within noise: ",
+    Reason.TOO_NOISY: "too noisy to judge, although it is ",
+}
+_SAYS_NOTHING_OF_A_RATIO: Final = (Reason.TOO_FEW, Reason.NOT_PROVED)
 
 
 def written(figure: Figure, value: float) -> str:
@@ -451,6 +455,6 @@ def why_of(b: Measurement) -> str:
     verdict, least = b.verdicts[0], b.other.at_least
     why = verdict.why
     if least is not None and verdict.reason not in _SAYS_NOTHING_OF_A_RATIO:
-        why = f"{'within noise: ' if verdict.reason is Reason.WITHIN_NOISE else ''}{_required(b, least)}"
+        why = f"{_DOUBTS_OF_A_RATIO.get(verdict.reason, '')}{_required(b, least)}"
     why = f"{why} in {counted(len(b.pairs), 'fresh pair')}"
     return "; ".join(filter(None, (why, b.other.ended or "", fallback_fact(b.other))))

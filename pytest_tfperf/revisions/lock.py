@@ -25,7 +25,7 @@ SUFFIX: Final = ".lock.txt"
 
 _PYTHON, _WARNING = "# python: ", "# warning: "
 
-# Workers import pytest_tfperf from the driver's copy, and each virtual environment has its own pip.
+# Workers import pytest_tfperf from the driver's copy, and none of them needs pip.
 _NOT_LOCKED = frozenset({"pip", "pytest-tfperf"})
 _TENSORFLOW = r"(?:tensorflow|tensorflow-cpu|tf-nightly|tf-nightly-cpu)=="
 

@@ -310,7 +310,8 @@ class ThroughputFixture:
         kinds = set(map(type, subjects))
         if kinds not in ({Workload}, {Command}):
             given = " and ".join(f"{subject!r:.80}" for subject in subjects)
-            raise WorkloadError(f"{given}: give a Workload or a Command(argv, name=...), for both sides the same kind")
+            same = ", for both sides the same kind" if len(subjects) > 1 else ""
+            raise WorkloadError(f"{given}: give a Workload or a Command(argv, name=...){same}")
         is_read = any(isinstance(subject, Command) and subject.reads is not None for subject in subjects)
         source = Source.OUTPUT if is_read else Source.PROBE if Command in kinds else Source.WORKER
         asked, settings = figures_of(also, source), self._state.settings

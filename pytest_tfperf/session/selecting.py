@@ -48,19 +48,18 @@ def collected_whole(config: pytest.Config, items: Iterable[pytest.Item]) -> froz
     return frozenset(item.nodeid for item in items if not in_part or item.path.resolve() not in in_part)
 
 
-def selected_tests(items: Iterable[pytest.Item], settings: Settings) -> dict[str, SelectedTest]:
+def selected_tests(items: Iterable[pytest.Item], owners: Owners) -> dict[str, SelectedTest]:
     """The throughput tests among `items`, by node id.
 
     Raises:
         TfperfError: a mark `owner` names nobody.
     """
-    owners = Owners(settings)
     return {
         item.nodeid: SelectedTest(
             id=item.nodeid,
             cpu=item.get_closest_marker("cpu") is not None,
             gpu=item.get_closest_marker("gpu") is not None,
-            reads_data=_reads_data(item, settings.input_pipeline),
+            reads_data=_reads_data(item, owners.settings.input_pipeline),
             file=item.location[0],
             line=(item.location[1] or 0) + 1,
             faults=tuple(faults(_parameters(item))),
@@ -238,13 +237,13 @@ def _named_by(mark: pytest.Mark, item: pytest.Item) -> str:
     return name.strip()
 
 
-def keep_owned(config: pytest.Config, items: list[pytest.Item], settings: Settings) -> None:
+def keep_owned(config: pytest.Config, items: list[pytest.Item], owners: Owners) -> None:
     """Deselect tests of other owners than that of `--tfperf-owner`.
 
     Raises:
         TfperfError: no collected test belongs to it; names the nearest.
     """
-    owners, name = Owners(settings), settings.owner
+    name = owners.settings.owner
     names = {item: {(owner := owners.of(item)), *owner.split()} - {""} for item in items}
     kept = [item for item in items if name in names[item]]
     if items and not kept:

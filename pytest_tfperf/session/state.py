@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict
     from pytest_tfperf.core.verdict import Consequence
     from pytest_tfperf.session.fixture import ThroughputFixture
+    from pytest_tfperf.session.selecting import Owners
     from pytest_tfperf.workers.launcher import Nodes
 
 
@@ -180,6 +181,13 @@ class SessionState:
         if load.accepted is not None:
             self.remarks.append(accepted_load(load.accepted, limits))
 
+    @cached_property
+    def owners(self) -> Owners:
+        """Whom tests belong to."""
+        from pytest_tfperf.session.selecting import Owners
+
+        return Owners(self.settings)
+
     @property
     def results(self) -> list[Measurement]:
         """The tests' results, in order, without the unfinished ones of tests that ended in an error."""
@@ -235,7 +243,9 @@ class SessionState:
                 if error.lack is Lack.RUNNING_CODE:
                     why = Line(f"fails there only: {why if with_output else error.brief}")
                 lines += [f"{test}: measured, not compared: {why}", *(output if with_output else [])]
-        return [*lines, "NOTHING WAS COMPARED, so the session does not pass"] if self.compared_nothing else lines
+        if self.compared_nothing:
+            lines.append("NO CHECK WAS COMPARED with the other side, so the session does not pass")
+        return lines
 
     def consequence_of(self, result: Measurement) -> Consequence:
         """The consequence of a result for its test, by this session's options."""

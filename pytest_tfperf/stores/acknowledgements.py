@@ -76,7 +76,13 @@ def read(folder: Path) -> tuple[Acknowledgement, ...]:
     line_of: dict[tuple[str, ...], int] = {}
     found = []
     for line, entry in zip(begins, entries, strict=True):
-        entry = build(Acknowledgement, entry, where := f"{path}, line {line}: {_TABLE}")
+        where = f"{path}, line {line}: {_TABLE}"
+        try:
+            entry = build(Acknowledgement, entry, where)
+        except TfperfError as error:
+            if error.next_step:
+                raise
+            raise TfperfError(error.headline, next_step="Correct it, or write it anew with `tfperf ack`") from None
         try:
             require_plausible(entry)
         except TfperfError as error:

@@ -9,6 +9,7 @@ With `--try-imports` it imports what a worker would, and prints a line of JSON: 
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib
 import json
 import os
@@ -34,11 +35,20 @@ configuration. Keras computes with TensorFlow here, whatever its backend is else
 
 def import_tensorflow() -> dict[str, Any]:
     """Import TensorFlow; returns the message for the driver: the versions, or why the import failed."""
+    gc.disable()  # the import makes half a million objects that stay; looking for garbage took a sixth of its time
+    # TensorFlow Lite imports JAX, where it is installed, for a converter: as much time again, threads before a fork.
+    without_jax = "jax" not in sys.modules
+    if without_jax:
+        sys.modules["jax"] = None  # type: ignore[assignment]
     try:
         import keras
         import tensorflow as tf
     except Exception as error:  # a build that does not fit its libraries may raise anything
         return {"failed": f"{type(error).__name__}: {error}"}
+    finally:
+        gc.enable()
+        if without_jax:
+            del sys.modules["jax"]
     return {"imported": {"tensorflow": tf.__version__, "keras": keras.__version__}}
 
 

@@ -20,7 +20,7 @@ from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.measurement import Ended, Interleaving, Measurement
+from pytest_tfperf.core.measurement import Interleaving, Measurement
 from pytest_tfperf.core.profile import Bound, Input, StepProfile
 from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices
@@ -288,16 +288,6 @@ def test_a_required_ratio_that_is_missed_is_not_explained_as_a_slowdown() -> Non
     assert found.breakdown.slower is None
 
 
-def test_a_comparison_that_cannot_decide_ends_at_max_pairs() -> None:
-    found = compared(*sides(b=(50.0, 200.0)), max_pairs=8)
-    assert (found.outcome, len(found.pairs), found.other.ended) == (Outcome.INCONCLUSIVE, 8, Ended.MAX_PAIRS)
-
-
-def test_no_pair_is_begun_that_would_end_too_late() -> None:
-    found = compared(*sides(), max_seconds=1e-9)
-    assert (found.outcome, len(found.pairs), found.other.ended) == (Outcome.INCONCLUSIVE, 1, Ended.MAX_SECONDS)
-
-
 def test_a_loss_that_is_not_finite_is_invalid() -> None:
     found = compared(*sides(loss=math.nan))
     assert (found.outcome, why_of(found).startswith("INVALID: a's loss")) == (Outcome.INVALID, True)
@@ -379,9 +369,3 @@ def test_what_only_one_side_lost_to_other_work_is_no_regression() -> None:
 def test_runs_that_never_settle_by_themselves_make_the_comparison_invalid() -> None:
     found = compared(*sides(), HOST, *[NOT_STEADY] * 2 * TRIES)
     assert (found.outcome, why_of(found)) == (Outcome.INVALID, f"INVALID: {disturbance_fact(NOT_STEADY)}")
-
-
-def test_a_figure_that_could_not_be_measured_hides_no_slower_throughput() -> None:
-    found = compared(*sides(b=tuple(0.8 * rate for rate in ALMOST)), also=("peak_memory",))
-    assert [one.outcome for one in found.figures] == [Outcome.INVALID]
-    assert (found.outcome, found.verdict.outcome) == (Outcome.REGRESSED, Outcome.REGRESSED)

@@ -177,9 +177,9 @@ class OfSteps(PlayedRun):
         return replace(super().receive(), loss=None if self.steps == 60 else self.steps + 1.0)
 
 
-def with_loss(*figures: Figure, step_seconds: float = 0.01, **plan: Any) -> Run:
-    plan_of_run, worker = Plan(also=figures, **plan), OfSteps(step_seconds=lambda _: step_seconds)
-    return with_figures(time_windows(worker, plan_of_run, Notes()), worker, plan_of_run)
+def with_loss(*figures: Figure, step_seconds: float = 0.01) -> Run:
+    plan, worker = Plan(steps=20, also=figures), OfSteps(step_seconds=lambda _: step_seconds)
+    return with_figures(time_windows(worker, plan, Notes()), worker, plan)
 
 
 @pytest.mark.parametrize("step_seconds", [1e-6, 0.01, 1.0])
@@ -188,7 +188,7 @@ def test_the_mean_loss_over_steps_has_each_of_them_once_however_fast_they_are(
     step_seconds: float, steps: tuple[int, int]
 ) -> None:
     also = Figure("loss", steps=steps), Figure("compilations")
-    run = with_loss(*also, step_seconds=step_seconds, steps=20)
+    run = with_loss(*also, step_seconds=step_seconds)
     assert run.figures["loss"] == sum(steps) / 2
     assert run.figure_places["loss"] == f"over steps {steps[0]} to {steps[1]}"
 
@@ -198,12 +198,21 @@ def test_the_loss_of_step_10_does_not_depend_on_the_pace() -> None:
 
 
 def test_a_loss_that_a_step_lacks_is_not_left_out_of_a_mean() -> None:
-    assert with_loss(Figure("loss", steps=(50, 70)), steps=20).figures == {}
+    assert with_loss(Figure("loss", steps=(50, 70))).figures == {}
 
 
-def test_the_single_steps_of_a_mean_loss_are_not_timed_and_do_not_size_windows() -> None:
-    run = with_loss(Figure("loss", steps=(5, 30)), steps=200, warmup_steps=0)
+def test_the_single_steps_of_a_mean_loss_do_not_size_the_windows_to_be_timed() -> None:
+    """Each has the cost of a call, and the loss is fetched."""
+    plan = Plan(steps=200, warmup_steps=0, also=(Figure("loss", steps=(5, 30)),))
+    worker = PlayedRun(step_seconds=lambda step: 0.1 if step < 29 else 0.01)
+    run = time_windows(worker, plan, Notes())
     assert {window.steps for window in run.windows} == {10}
+
+
+@pytest.mark.parametrize("figure", [Figure("x", counts="x", at_step=200), Figure("x", field="x", steps=(20, 200))])
+def test_the_warm_up_goes_on_until_what_is_printed_up_to_a_step_is_there(figure: Figure) -> None:
+    run, _ = driven(0.01, steps=20, also=(figure,), max_warmup_seconds=1)
+    assert sum(window.steps for window in run.warmup) >= 200
 
 
 def test_interleaved_sides_have_the_mean_loss_of_their_own_steps() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from pytest_tfperf.console.measured_test import named, wanted_test
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import measurement
 
 RESULT = PastResult.of(measurement(session="s"))
@@ -20,7 +22,7 @@ ids = st.tuples(st.lists(names, max_size=2), names, st.lists(names, min_size=1, 
 
 
 def wanted(text: str, *tests: str) -> str:
-    return wanted_test([replace(RESULT, test=test) for test in tests], text)[0]
+    return wanted_test(History(Path("none.sqlite")), [replace(RESULT, test=test) for test in tests], text)[0]
 
 
 @given(ids, st.lists(ids, max_size=3), st.integers(0, 5))

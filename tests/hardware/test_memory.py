@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pynvml
 import pytest
 
 from pytest_tfperf.core.topology import Gpu
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.hardware.memory import Held, held, of_children, on_gpus
+from pytest_tfperf.hardware.memory import Held, held, of_children, on_gpus, refusing_preallocation
 from pytest_tfperf.hardware.sampler import process_name
 from tests.helpers.nvml_scenarios import FOREIGN_PID, GIB, SCENARIOS
 from tests.helpers.stand_in_libraries import NvmlScenario
@@ -84,6 +85,65 @@ def test_the_peak_on_a_gpu_is_what_its_memory_in_use_grew_by_at_most(
 def test_a_gpu_whose_memory_is_not_reported_has_no_peak() -> None:
     with pytest.raises(MeasurementError, match="the memory in use on NVIDIA GB10"):
         on_gpus([Gpu(index=0, uuid=UUID, name="NVIDIA GB10")])
+
+
+MAPS = """
+import mmap, os, sys
+maps = [mmap.mmap(os.open(path, os.O_RDONLY), 0, prot=mmap.PROT_READ) for path in sys.argv[1:]]
+print("ready", flush=True)
+sys.stdin.read()
+"""
+DRIVER = "libcuda.so.570.1"
+
+
+def peak_of_a_program(folder: Path, *libraries: str, **variables: str) -> int | None:
+    """Of a child that has loaded files of these names."""
+    paths = [folder / library for library in libraries]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"library")
+    command = [sys.executable, "-c", MAPS, *map(str, paths)]
+    with subprocess.Popen(
+        command, env=os.environ | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        with process.stdin, refusing_preallocation(lambda: 7, os.getpid()) as peak_bytes:
+            return peak_bytes()
+
+
+@pytest.mark.parametrize(
+    ("library", "variables", "variable"),
+    [
+        ("jaxlib/libjax_common.so", {}, "XLA_PYTHON_CLIENT_PREALLOCATE"),
+        ("jaxlib/xla_extension.so", {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, "XLA_PYTHON_CLIENT_PREALLOCATE"),
+        ("tensorflow/libtensorflow_framework.so.2", {}, "TF_FORCE_GPU_ALLOW_GROWTH"),
+    ],
+)
+def test_a_program_that_takes_the_whole_card_has_no_peak_there(
+    library: str, variables: dict[str, str], variable: str, tmp_path: Path
+) -> None:
+    with pytest.raises(MeasurementError, match="takes most of a GPU's memory in advance") as refused:
+        peak_of_a_program(tmp_path, library, DRIVER, **variables)
+    assert f"Give the Command env={{'{variable}': '" in refused.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("libraries", "variables"),
+    [
+        pytest.param(["jaxlib/x.so", DRIVER], {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}, id="jax-that-grows"),
+        pytest.param(
+            ["tensorflow/libtensorflow_framework.so.2", DRIVER],
+            {"TF_FORCE_GPU_ALLOW_GROWTH": "true"},
+            id="tf-that-grows",
+        ),
+        pytest.param(["torch/libtorch_cuda.so", DRIVER], {}, id="another-framework"),
+        pytest.param(["jaxlib/x.so"], {}, id="jax-on-cpus"),
+    ],
+)
+def test_the_peak_of_any_other_program_is_told(libraries: list[str], variables: dict[str, str], tmp_path: Path) -> None:
+    assert peak_of_a_program(tmp_path, *libraries, **variables) == 7
 
 
 @pytest.mark.parametrize("knows_pids", [True, False])

@@ -302,6 +302,7 @@ def test_a_program_that_prints_no_rate_is_timed_as_a_whole(timed_from: str, rate
         (PlayedProgram([(1, "x")], hangs=True), {"examples": 9}, "did not end within 100 s"),
         (PlayedProgram([], "was killed"), {"examples": 9}, "the program was killed"),
         (PlayedProgram([]), {"examples": 9}, "it printed nothing, so there is no first output to time from"),
+        (PlayedProgram([(1, "x")]), {"examples": 9}, "it ended with its first output, so it took no time"),
     ],
 )
 def test_a_whole_run_that_can_not_be_timed_is_an_error(
@@ -461,6 +462,13 @@ TRAINS = "step {step} loss: 50 {rate} examples/s\n"
 def test_a_figure_of_a_later_step_is_waited_for() -> None:
     run = with_figures(lines(100, TRAINS), Figure("loss", at_step=300))
     assert (run.figures, run.figure_places) == ({"loss": 50.0}, {"loss": "at step 300"})
+
+
+def test_a_mean_over_later_steps_and_a_count_up_to_one_are_waited_for() -> None:
+    figures = Figure("loss", steps=(150, 300)), Figure("lines", counts="examples", at_step=250)
+    run = with_figures(lines(100, TRAINS), *figures)
+    assert run.figures == {"loss": 50.0, "lines": 25.0}
+    assert run.figure_places == {"loss": "over steps 150 to 300", "lines": "up to step 250"}
 
 
 def test_a_figure_whose_step_never_comes_ends_with_the_program_and_says_how_far_it_came() -> None:

@@ -172,6 +172,13 @@ def test_the_steps_of_a_probe_count_and_not_those_that_lines_name() -> None:
     assert (reader.values()["warnings"], reader.are_complete) == (FigureValue(1.0, "up to step 200"), True)
 
 
+def test_a_program_that_falls_silent_before_a_step_is_counted_up_to_it_all_the_same() -> None:
+    reader = FigureLines([WARNINGS])
+    reader.take("WARNING", steps=3)
+    reader.take("", steps=230)
+    assert (reader.values()["warnings"], reader.are_complete) == (FigureValue(1.0, "up to step 200"), True)
+
+
 def test_the_place_of_a_first_value_is_no_step_of_a_probe_which_varies_with_the_pipe() -> None:
     reader = FigureLines([Figure("x", field="x", takes="first")])
     reader.take('{"x": 2}', steps=17)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.revisions import pythons
 from pytest_tfperf.revisions.pythons import fault_of, find_uv, make_virtual_environment
 from tests.helpers.wheels import wheel
 
@@ -112,11 +113,16 @@ def test_what_uv_can_not_be_told_leaves_the_work_to_pip(
 
 
 @pytest.mark.slow  # pip takes seconds to install itself
-def test_without_uv_pip_makes_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_pip", [True, False])
+def test_without_uv_pip_makes_the_environment_with_a_pip_of_its_own_where_pytests_python_has_none(
+    has_pip: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(pythons, "find_spec", lambda name: has_pip or None)
     lock = lock_of(tmp_path, wheel(tmp_path / "wheels", "cost", "1.0", "COST = 1\n"))
     make_virtual_environment(tmp_path / "venv", lock)
-    assert (tmp_path / "venv" / "bin" / "pip").exists()
+    assert (tmp_path / "venv" / "bin" / "pip").exists() is not has_pip
+    assert len(list((tmp_path / "venv").glob("lib/*/site-packages/cost.py"))) == 1
     assert fault_of(tmp_path / "venv", lock) == ""
 
 
@@ -132,7 +138,7 @@ def test_an_installation_by_pip_that_fails_shows_its_error_and_the_next_step(
     error: str, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = tmp_path / "python"
-    makes = '[ "$2" = venv ] && /bin/mkdir -p "$3/bin" && /bin/cp "$0" "$3/bin/python" && exit 0'
+    makes = '[ "$2" = venv ] && /bin/mkdir -p "$4/bin" && /bin/cp "$0" "$4/bin/python" && exit 0'
     python.write_text(f"#!/bin/sh\n{makes}\necho 'ERROR: {error}'\nexit 1\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))

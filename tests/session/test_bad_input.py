@@ -127,6 +127,7 @@ def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(
     assert found == ["ini", "environment", "option"]
 
 
+OF_NO_SUBJECT = "check(['python', 'train.py'], on=one)"
 CALLS = {
     "check(W, on=one, steps=0)": "steps=0: at least one step must be timed",
     "check(W, on=one, warmup_steps=-1)": "warmup_steps=-1: give a whole number of steps, 0 or more",
@@ -145,7 +146,7 @@ CALLS = {
     "check(Command(['x'], name='x', cwd=None), on=one)": "cwd=None must be a folder",
     "check(Command(['x'], name='x', env=['A']), on=one)": "env must map names",
     "check(Command(['x'], name='x'), on=one, warmup_steps=1)": "warmup_steps is of a workload",
-    "check(['python', 'train.py'], on=one)": "give a Workload or a Command(argv, name=...)",
+    OF_NO_SUBJECT: "give a Workload or a Command(argv, name=...)",
     "compare(W, tiny(all_reduce='nccl'), on=one)": "all_reduce='nccl' needs GPUs",
 }
 NUMBERS = {call: number for number, call in enumerate(CALLS)}
@@ -169,6 +170,11 @@ def test_an_invalid_argument_is_an_error_in_one_line_with_its_location(calls: Fi
     case = calls.cases[f"test_it[{NUMBERS[call]}]"]
     assert case.kind == "error"
     assert re.fullmatch(rf"test_it\.py:\d+: .*{re.escape(CALLS[call])}.*", case.text), case.text
+
+
+def test_a_check_of_something_else_has_no_words_of_two_sides(calls: Finished) -> None:
+    case = calls.cases[f"test_it[{NUMBERS[OF_NO_SUBJECT]}]"]
+    assert case.text.endswith("give a Workload or a Command(argv, name=...)")
 
 
 def test_no_worker_is_started_for_an_invalid_argument(calls: Finished, played: Project) -> None:

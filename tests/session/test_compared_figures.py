@@ -57,12 +57,12 @@ def on_a_branch(project: Project) -> Repository:
 
 
 @pytest.fixture(scope="module")
-def session(shared: Project) -> Finished:
+def session(played: Project) -> Finished:
     """A branch whose program needs 200 MB more and has twice the loss, at the same rate."""
-    made = on_a_branch(shared)
-    shared.write("losing.py", "LOSS, MORE = 6.0, 200\n")
+    made = on_a_branch(played)
+    played.write("losing.py", "LOSS, MORE = 6.0, 200\n")
     made.commit("worse")
-    return shared.run(*BASE, TFPERF_MARKDOWN="summary.md", TFPERF_COMMENT="comment.md")
+    return played.run(*BASE, TFPERF_MARKDOWN="summary.md", TFPERF_COMMENT="comment.md")
 
 
 def test_a_side_that_differs_by_a_figure_only_fails_by_it(session: Finished) -> None:
@@ -85,28 +85,28 @@ def test_a_figure_that_the_base_lacks_is_said(session: Finished) -> None:
     assert [line for line in session.text.splitlines() if line.split()[:2] == ["NO_BASELINE", "bleu"]], session.text
 
 
-def test_comment_summary_and_junit_have_the_figures(session: Finished, shared: Project) -> None:
-    comment = (shared.folder / "comment.md").read_text()
+def test_comment_summary_and_junit_have_the_figures(session: Finished, played: Project) -> None:
+    comment = (played.folder / "comment.md").read_text()
     assert (
         "| REGRESSED | perf\\_tests/test\\_it.py::test\\_loss | loss 10 at reading 4, 100.0 % higher than a's 5 |"
         in comment
     )
-    assert "| REGRESSED | loss | loss | 1x1 | 5 | 10 | +100.0 % |" in (shared.folder / "summary.md").read_text()
+    assert "| REGRESSED | loss | loss | 1x1 | 5 | 10 | +100.0 % |" in (played.folder / "summary.md").read_text()
     assert dict(session.cases["test_loss"].properties)["tfperf_figure.loss.a"] == "5.0"
 
 
-def test_the_history_keeps_them_as_rows_beside_the_other_sides_value(session: Finished, shared: Project) -> None:
+def test_the_history_keeps_them_as_rows_beside_the_other_sides_value(session: Finished, played: Project) -> None:
     assert session.cases
-    with closing(sqlite3.connect(shared.folder / ".tfperf/history.sqlite")) as connection:
+    with closing(sqlite3.connect(played.folder / ".tfperf/history.sqlite")) as connection:
         rows = connection.execute("select value, baseline, outcome from tfperf_figures where workload = 'loss'")
         assert list(rows) == [(10.0, 5.0, "REGRESSED")]
-    (kept,) = (one for one in shared.history.measurements(is_interleaved=True) if one.test.endswith("test_loss"))
+    (kept,) = (one for one in played.history.measurements(is_interleaved=True) if one.test.endswith("test_loss"))
     assert (kept.outcome, kept.verdict.outcome, len(kept.pairs)) == ("REGRESSED", "PASS", 6)
 
 
-def test_sides_without_a_difference_pass(project: Project) -> None:
-    on_a_branch(project)
-    session = project.run(*BASE, "-k", "memory or loss")
+def test_sides_without_a_difference_pass(played_project: Project) -> None:
+    on_a_branch(played_project)
+    session = played_project.run(*BASE, "-k", "memory or loss")
     assert (session.kinds, session.status) == ({"test_memory": "passed", "test_loss": "passed"}, 0), session.text
 
 

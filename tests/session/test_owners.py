@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pytest_tfperf.session.selecting import Rules, code_owners
 from tests.helpers.inner import Project
 
 USAGE = 4
@@ -64,6 +65,20 @@ def test_a_mark_comes_first_then_the_last_pattern_then_codeowners(owners: dict[s
 def test_the_tests_of_one_owner_run(project: Project, name: str, tests: set[str]) -> None:
     done = project.run(f"--tfperf-owner={name}")
     assert (set(done.cases), "2 deselected" in done.text) == (tests, True)
+
+
+def test_codeowners_is_read_once_where_one_owners_tests_are_selected(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+
+    def parsed(text: str) -> Rules:
+        texts.append(text)
+        return code_owners(text)
+
+    monkeypatch.setattr("pytest_tfperf.session.selecting.code_owners", parsed)
+    project.run("--tfperf-owner=@ada")
+    assert len(texts) == 1
 
 
 def test_an_owner_without_a_test_is_an_error_that_names_the_nearest(project: Project) -> None:

@@ -21,7 +21,14 @@ from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.session.summary import after, before
 from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.machines import load
-from tests.helpers.measurements import baseline, measurement, run_at, session_verdict, throughput, verdict
+from tests.helpers.measurements import (
+    baseline,
+    measurement,
+    run_at,
+    session_verdict,
+    throughput,
+    verdict,
+)
 from tests.helpers.states import selects, state_of
 
 TESTS = [
@@ -303,7 +310,7 @@ def test_a_session_that_compared_nothing_makes_no_launcher_for_its_summary(
     monkeypatch.setattr("pytest_tfperf.bench.session.LocalLauncher", None)
     made = session(tmp_path, against=Path("python"))
     made.is_compared = True
-    assert made.uncompared() == ["NOTHING WAS COMPARED, so the session does not pass"]
+    assert made.uncompared() == ["NO CHECK WAS COMPARED with the other side, so the session does not pass"]
 
 
 def without_baseline(folder: Path, **settings: Any) -> list[str]:

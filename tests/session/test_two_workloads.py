@@ -99,7 +99,7 @@ def test_an_undecided_comparison_passes_with_a_warning(plain: Finished) -> None:
 
 def test_the_table_shows_both_sides_and_the_ratio(plain: Finished) -> None:
     heading = next(line for line in plain.text.splitlines() if line.startswith("outcome"))
-    columns = "outcome workload topology a a images/s a bound b b images/s b bound b / a 95 % CI pairs"
+    columns = "outcome workload topology a a images/s a bound b b images/s b bound b / a required 95 % CI pairs"
     assert " ".join(heading.split()) == columns
     assert "  tiny-b64-replicated-device  " in plain.text
 

@@ -82,6 +82,7 @@ def test_two_entries_of_one_figure_are_named_with_both_lines(tmp_path: Path) -> 
         ("until = 2027-01-15", "until = 2027-01-15T00:00:00", r"line 4: acknowledged.until: expected a date"),
         ("worst = -0.15", "worst = -0.1", r"line 4: acknowledged: change -0.13 and worst -0.1 are no loss"),
         ("why = ", "reason = ", r"line 4: acknowledged: unknown field 'reason'"),
+        ("topology = ", "# ", r"line 4: acknowledged: the field 'topology' is missing. Correct it, or write it anew"),
         ("[[acknowledged]]", "[acknowledged]", r"something else than tables \[\[acknowledged\]\]"),
         ("[[acknowledged]]", "<<<<<<< HEAD\n[[acknowledged]]", r"line 4: git's merge of this file is unfinished"),
         ("box", "b\udcffx", "no TOML"),

@@ -61,6 +61,21 @@ def test_versions_of_loaded_cuda_libraries_are_read(tmp_path: Path) -> None:
     assert printed(code, *paths) == {"cudnn_loaded": "90300", "cublas_loaded": "120903", "nccl_loaded": "22105"}
 
 
+def test_the_import_of_tensorflow_does_not_import_jax_which_a_model_may(tmp_path: Path) -> None:
+    for name, text in (
+        ("jax", "jit = len"),
+        ("keras", "__version__ = '3'"),
+        ("tensorflow", "__version__ = '2'\ntry:\n    from jax import jit\nexcept ImportError:\n    jit = None"),
+    ):
+        (tmp_path / f"{name}.py").write_text(text)
+    code = (
+        "import json; from pytest_tfperf.training.process import import_tensorflow; found = import_tensorflow()\n"
+        "import jax, tensorflow; print(json.dumps([found, tensorflow.jit is None, jax.jit is len]))"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    assert printed(code, PYTHONPATH=path) == [{"imported": {"tensorflow": "2", "keras": "3"}}, True, True]
+
+
 def test_no_library_is_loaded_to_read_its_version(tmp_path: Path) -> None:
     library = fake_library(tmp_path, "libcudnn.so.9", RETURNED.format(name="cudnnGetVersion", number=90300))
     maps = tmp_path / "maps"

@@ -141,7 +141,7 @@ def _new(arguments: argparse.Namespace) -> tuple[list[Acknowledgement], str]:
         raise error
     asked = session_id(history, arguments.session, machine, alone_only=True)
     results = list(history.results(session=asked, machine=machine)) if asked else history.latest(machine=machine)
-    test, session = wanted_test(results, arguments.test, asked)
+    test, session = wanted_test(history, results, arguments.test, asked)
     calls = list(history.measurements(session=session, test=test, machine=machine, is_interleaved=False))
     judged = [(m, verdict) for m in calls for verdict in m.verdicts if m.is_decided]
     outcomes = {verdict.figure.name: verdict.outcome for _, verdict in judged}

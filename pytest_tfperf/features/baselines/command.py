@@ -184,7 +184,7 @@ def _ratchet(arguments: argparse.Namespace) -> int:
 def _keys_of(test: str, history: History) -> set[tuple[str, Key]]:
     """Return machine, workload and topology of all that a test measured; `test` is as `wanted_test` takes it."""
     results = history.latest(test=test) or history.latest()
-    meant, _ = wanted_test(results, test)
+    meant, _ = wanted_test(history, results, test)
     return {(result.machine, result.key) for result in results if result.test == meant}
 
 

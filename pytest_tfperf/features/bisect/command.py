@@ -109,4 +109,6 @@ def _test(arguments: argparse.Namespace) -> str:
     if is_id and arguments.good:  # nothing is asked of the history
         return text
     results = history.latest() if history.database.exists else []
-    return text if is_id and not named(text, (r.test for r in results)) else wanted_test(results, text)[0]
+    if is_id and not named(text, (result.test for result in results)):
+        return text
+    return wanted_test(history, results, text)[0]

@@ -51,7 +51,7 @@ def add_to(commands: Commands) -> None:
         "--silent-for",
         type=checked(parse.duration),
         metavar="TIME",
-        help="of no session: tell, once a day, the machines that nobody has measured for 90m or 26h",
+        help="tell, once a day, the machines that nobody has measured for 90m or 26h, in place of a session's changes",
     )
     for option, what in (("machine", "only this machine"), ("ignore", "not this machine, which was retired")):
         notify.add_argument(
@@ -63,7 +63,9 @@ def add_to(commands: Commands) -> None:
 def _notify(arguments: argparse.Namespace) -> int:
     if arguments.silent_for is not None:
         if arguments.session is not None:
-            raise TfperfError("--silent-for is of no session", next_step="Leave out --session")
+            raise TfperfError(
+                "--silent-for asks when each machine was last measured, in any session", next_step="Leave out --session"
+            )
         return _tell_silence(arguments)
     from pytest_tfperf.features.notify.events import session_events
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.disturbance import DisturbanceLimits
-from pytest_tfperf.core.figure import Better
+from pytest_tfperf.core.figure import SHARE, Better
 from pytest_tfperf.core.measurement import Measurement, changes_since
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand, recording_option
@@ -371,10 +371,12 @@ def _figures(m: Measurement, past: Past, sessions: Mapping[str, int]) -> list[di
 
 
 def _plot(verdict: Verdict, series: Sequence[PastResult], past: Past, sessions: Mapping[str, int]) -> dict[str, Any]:
-    """Return the plot's values, all in a unit that is easy to read: GiB in place of bytes."""
-    unit, size = verdict.figure.unit or "", 1
+    """Return the plot's values, all in a unit that is easy to read: GiB in place of bytes, % of a share."""
+    unit, size = verdict.figure.unit or "", 1.0
     if unit == "bytes":
         unit, size = prefix_of(max(result.value for result in series))
+    elif unit == SHARE:
+        unit, size = "%", 0.01
     scaled = []
     for result in series:
         baseline = None if result.baseline is None else result.baseline / size

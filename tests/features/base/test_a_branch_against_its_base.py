@@ -17,14 +17,14 @@ BASE = ("perf_tests", "--tfperf-base=main", *ONE_READING)
 
 
 @pytest.fixture
-def repository(project: Project) -> Repository:
-    return Repository(project)
+def repository(played_project: Project) -> Repository:
+    return Repository(played_project)
 
 
 @pytest.fixture(scope="module")
-def slower(shared: Project) -> tuple[Repository, Finished]:
+def slower(played: Project) -> tuple[Repository, Finished]:
     """A branch whose program costs a fifth more, and main, which became slower meanwhile."""
-    made = Repository(shared)
+    made = Repository(played)
     made.git("switch", "--quiet", "--create", "slower")
     made.cost(0.012)
     made.commit("slower")
@@ -32,7 +32,7 @@ def slower(shared: Project) -> tuple[Repository, Finished]:
     made.cost(0.1)
     made.commit("main went on")
     made.git("switch", "--quiet", "slower")
-    return made, shared.run(*BASE, TFPERF_MARKDOWN="summary.md")
+    return made, played.run(*BASE, TFPERF_MARKDOWN="summary.md")
 
 
 def test_a_slower_branch_fails_against_the_commit_where_it_began(slower: tuple[Repository, Finished]) -> None:
@@ -139,7 +139,7 @@ def test_a_session_that_compared_nothing_ends_with_6(
     session = repository.project.run(*BASE)
     assert session.status == NOT_MEASURED, session.text
     assert f"measured, not compared: {said}" in session.text
-    assert "NOTHING WAS COMPARED" in session.text
+    assert "NO CHECK WAS COMPARED with the other side" in session.text
 
 
 def test_each_check_that_the_base_lacks_says_why(repository: Repository) -> None:

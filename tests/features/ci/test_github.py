@@ -28,7 +28,7 @@ TESTS = """
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    with Project(tmp_path_factory.mktemp("github") / "perf") as made:
+    with Project(tmp_path_factory.mktemp("github") / "perf", trains=False) as made:
         made.tests(TESTS, "tests/test_it.py")
         made.baseline("quick", unit="examples", **ANY_THROUGHPUT)
         made.baseline("slow", unit="examples", value=1e6)

@@ -216,6 +216,17 @@ def test_a_measurement_beside_another_side_is_not_explained(folder: Path, capsys
     assert capsys.readouterr().out.count(f"{TEST}, session ") == 1
 
 
+@pytest.mark.parametrize("arguments", [["test_two_sides"], ["two_sides", "--session=three"]], ids=["any", "session"])
+def test_a_test_that_was_only_compared_is_said_to_be(
+    arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    History(folder / "history.sqlite").append(interleaved(session="three", test="test_c.py::test_two_sides"))
+    assert run(folder, *arguments) == USAGE
+    said = capsys.readouterr().err
+    assert "test_c.py::test_two_sides was only compared with another side, and not measured alone" in said
+    assert "tfperf history --test test_c.py::test_two_sides" in said
+
+
 @pytest.mark.parametrize("text", ["tiny_cnn-b8-replicated-pipe", "tiny_cnn", "all net"])
 def test_what_tables_show_and_parts_of_it_are_enough(
     text: str, folder: Path, capsys: pytest.CaptureFixture[str]

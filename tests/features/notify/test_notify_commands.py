@@ -87,6 +87,7 @@ def test_the_latest_session_is_not_one_that_only_compared(
     [
         ((), "none", "tfperf_notify names no channel. Name one: "),
         (("--session", "s-9"), "webhook $HOOK_URL", "--session=s-9: the history has no such session"),
+        (("--silent-for", "26h", "--session", "s-1"), "webhook $HOOK_URL", "in any session. Leave out --session"),
         ((), "slak x", "TFPERF_NOTIFY: line 1: unknown channel 'slak'. Did you mean 'slack'?"),
     ],
 )

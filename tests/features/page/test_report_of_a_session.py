@@ -41,10 +41,10 @@ REMOVES_A_FOLDER = """
 
 
 @pytest.fixture(scope="module")
-def project(shared: Project) -> Project:
-    shared.tests(OF_A_PROGRAM)
-    shared.baseline("program", unit="examples", **ANY_THROUGHPUT)
-    return shared
+def project(played: Project) -> Project:
+    played.tests(OF_A_PROGRAM)
+    played.baseline("program", unit="examples", **ANY_THROUGHPUT)
+    return played
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +190,7 @@ RED = """
 
 
 def test_a_red_session_is_red_in_every_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Project(tmp_path) as project:
+    with Project(tmp_path, trains=False) as project:
         project.tests(RED)
         for number in range(8):
             row = ANY_THROUGHPUT | {"value": 1e9}

@@ -10,10 +10,12 @@ import pytest
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.features.references.environment import ReferenceStore
+from pytest_tfperf.revisions import pythons
 
 PLAYED = "3.99"
 
-# `-m venv DIR` puts itself there; `-m pip install -r LOCK` "installs" what the lock names, one line of a file for each.
+# `-m venv [OPTION] DIR` puts itself there; `-m pip install -r LOCK` "installs" what the lock names, a line of a file
+# for each.
 _PYTHON = f"""\
 #!{sys.executable}
 import pathlib, shutil, sys, time
@@ -21,7 +23,7 @@ home = pathlib.Path(__file__).parent
 if sys.argv[1] == "--version":
     print("Python {PLAYED}.1")
 elif sys.argv[2] == "venv":
-    venv = pathlib.Path(sys.argv[3])
+    venv = pathlib.Path(sys.argv[-1])
     (venv / "lib" / "python{PLAYED}" / "site-packages").mkdir(parents=True)
     (venv / "bin").mkdir()
     shutil.copy(__file__, venv / "bin" / "python")
@@ -90,3 +92,5 @@ def play_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     monkeypatch.setenv("PIP_NO_INDEX", "1")  # uv can't be told that, so its pip is played also where uv is installed
+    monkeypatch.setattr(pythons, "find_uv", lambda: None)
+    monkeypatch.setattr(pythons, "find_spec", lambda _: None)  # else this Python's pip calls it, half a second each time
