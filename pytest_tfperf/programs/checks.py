@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
@@ -116,6 +117,7 @@ class Checks:
                 "print the number without it, or give parse=, a function that returns the number",
             )
         self._require_no_drift()
+        _require_one_rank([rate.line for rate in self._rates])
         if self._is_printed:
             self._require_change()
             require_one_level(self._rates)
@@ -217,6 +219,22 @@ class Checks:
                 "read the number that is measured, or a counter, as by "
                 r"reads=Reads(pattern=r'step (?P<step>\d+)')",
             )
+
+
+# "[rank0]:" and "1: " of srun, but neither "tokens/s/device: 166.2" nor "GPU: 97 %".
+_RANK = re.compile(
+    r"(?<![a-z]/)(?<!per )(?:\b|_)(?:rank|worker|pid|process|replica|node|host|gpu|device)\W{0,3}(\d{1,9})\b"
+    r"(?!\.\d|,\d{3}|\s?(?:%|\u00b0|[CW]\b|[kMGT]i?B\b))|^\[?(\d{1,4})\]?: ",
+    re.IGNORECASE,
+)
+
+
+def _require_one_rank(lines: Sequence[str]) -> None:
+    """Refuse lines that name several processes in turn."""
+    ranks = [rank[1] or rank[2] for line in lines if (rank := _RANK.search(line))]
+    turns = sum(a != b for a, b in pairwise(ranks))
+    if len(set(ranks)) > 1 and min(Counter(ranks).values()) >= _LEAST and turns > len(ranks) / 3:
+        raise _several("its lines name several processes in turn", *lines[:2])
 
 
 def _require_recent(found: Sequence[_Units]) -> None:

@@ -322,7 +322,7 @@ class CommandWindows:
             raise self._program.failure(
                 f"the program ended after {counted(readings, 'reading')}, of which the first is warm-up and "
                 f"{MIN_WINDOWS_FOR_ERROR} more are needed: one alone has no error estimate",
-                "let it print more often or run longer, or give reads=Reads(until_end=True) to take what it prints "
+                "let it print more often or run longer, or give until_end=True in Reads(...) to take what it prints "
                 "in one run" + self._patience.buffering,
             )
 

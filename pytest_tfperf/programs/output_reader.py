@@ -173,11 +173,13 @@ _MILLISECONDS: Final = dict.fromkeys(("ms", "msec", "msecs", "millisecond", "mil
 _TIMES: Final[dict[str, str]] = {
     **_SECONDS,
     **_MILLISECONDS,
-    **dict.fromkeys(("us", "\u00b5s", "ns", "min", "mins", "minutes", "h", "hours"), ""),
+    **dict.fromkeys(("us", "\u00b5s", "\u03bcs", "ns", "m", "min", "mins", "minutes", "h", "hours"), ""),
 }
 _TIME: Final = rf"(?P<time>{'|'.join(sorted(_TIMES, key=len, reverse=True))})"
 _TIME_BEHIND: Final = re.compile(rf"\s?{_TIME}(?!\w)")
 _TIME_BEFORE: Final = re.compile(rf"(?<![A-Za-z]){_TIME}(?:/\w{{1,12}})?\W{{0,4}}$")
+_OF_A_CLOCK: Final = re.compile(r"\d:$")  # "0:01:31.5"
+_OF_A_DURATION: Final = re.compile(r"\s?[dhm]\s?\d|:\d")  # "1m3.5s"
 _STEP_WORDS: Final = ("it", "iter", "iteration", "step", "batch", "batche", "update")
 # What the word before "/s" counts; words of one kind may stand for one another.
 _COUNTED: Final = {
@@ -209,6 +211,12 @@ def _require_unit(stated: _Stated, found: Number, line: str) -> None:
     what = f"the field {stated.reads.field!r}" if stated.reads.field else f"the group {group}"
     has = f"{what} has {found.text!s:.40} of {shown(line)!r}"
     time = _TIME_BEHIND.match(behind) or (group != Holds.RATE and _TIME_BEFORE.search(before))
+    is_time = group not in (Holds.RATE, Holds.STEP)
+    if is_time and (_OF_A_CLOCK.search(found.before[-2:]) or _OF_A_DURATION.match(found.behind)):
+        raise Unreadable(
+            f"{has}, a part of a time of several units",
+            "print seconds alone, or give parse=, a function that returns the rate",
+        )
     if group != Holds.STEP and time and _TIMES[time["time"]] != group:
         raise Unreadable(
             f"{has}, and {time['time']!r} beside it is not what {group!r} holds",

@@ -347,7 +347,7 @@ class FigureLines:
                 sought += f"; they have {fields}"
         return Unreadable(
             f"the figure {figure.name} was {f'printed only {count} times' if count else 'never printed'}: {sought}",
-            "let the program print it earlier, give reads=Reads(until_end=True) to read the program to its end, or "
+            "let the program print it earlier, give until_end=True in Reads(...) to read the program to its end, or "
             f"correct the {what}",
         )
 

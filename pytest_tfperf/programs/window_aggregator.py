@@ -183,6 +183,7 @@ class Counter:
 
 _PAUSE = 5  # times the usual time of a step
 _LEAST_PAUSES = 3
+_LEAST_TIMED = 10  # lines
 _MOST_PAUSED = 0.2  # of all time
 
 
@@ -203,7 +204,7 @@ class Pauses:
         Raises:
             Unreadable: there are too many pauses.
         """
-        if not self._timed:
+        if len(self._timed) < _LEAST_TIMED:
             return
         usual = statistics.median(seconds / steps for steps, seconds, _ in self._timed)
         pauses = [timed for timed in self._timed if timed[1] > _PAUSE * timed[0] * usual]

@@ -101,7 +101,7 @@ def test_keras_epochs_count_without_the_time_between_them() -> None:
     assert per_sec(run) == pytest.approx(32 / 0.2)
 
 
-@given(st.lists(st.floats(0.2, 9), min_size=5, max_size=12), st.integers(1, 256))
+@given(st.lists(st.floats(0.2, 0.9), min_size=5, max_size=12), st.integers(1, 256))
 def test_means_since_the_first_step_are_undone(seconds: list[float], batch: int) -> None:
     printed, elapsed = [], 0.0
     for n, each in enumerate(seconds, 1):
@@ -140,6 +140,16 @@ def test_a_rate_of_zero_before_the_first_step_is_no_reading() -> None:
     program = lines(8)
     program.prints = iter([(1.0, "0.0 examples/s\n"), *program.script])
     assert len(measured(program).windows) == 7
+
+
+def test_an_infinite_rate_before_the_first_step_is_skipped_and_counted() -> None:
+    program = lines(8)
+    program.prints = iter([(1.0, "inf examples/s\n"), *program.script])
+    run = measured(program)
+    assert len(run.windows) == 7
+    assert run.not_read == (
+        "1 line with a rate was not read: inf before the first reading is no number: 'inf examples/s'"
+    )
 
 
 @pytest.mark.parametrize("rate", [0.0, -3.0, 5e-324, 1e300, math.nan, math.inf])

@@ -338,6 +338,10 @@ REFUSED: dict[str, tuple[Output, dict[str, object]]] = {
         EPOCHS.later(0.0, lambda text: "pid=7410 " + text) + EPOCHS.later(0.02, lambda text: "pid=7411 " + text),
         rates(),
     ),
+    "two ranks that print in turn": (
+        EPOCHS.later(0.0, lambda text: "[rank0]: " + text) + EPOCHS.later(1.2, lambda text: "[rank1]: " + text),
+        rates(),
+    ),
     "CatBoost's time since the start": (
         counter("{step}:\tlearn: 0.5\ttotal: {ms:.0f}ms", per=1),
         by(r"total: (?P<milliseconds>[\d.]+)ms"),
