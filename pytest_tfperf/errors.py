@@ -123,6 +123,14 @@ class Hung(MeasurementError):
     """A worker sent nothing for longer than the time-out, and was killed."""
 
 
+class TrainingEnded(MeasurementError):
+    """A training ended by itself before all windows were taken; those before it count."""
+
+
+class OneAtATime(MeasurementError):
+    """Two trainings can't run at once, so that their windows could be taken in turn."""
+
+
 class OutOfMemory(MeasurementError):
     """A worker ran out of memory: its devices', the host's, or the part that a limit leaves."""
 

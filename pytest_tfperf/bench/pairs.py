@@ -10,7 +10,7 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import can_interleave_windows, pair_of_runs
 from pytest_tfperf.core.measurement import Interleaving
 from pytest_tfperf.core.run import Pair, Plan
-from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.errors import MeasurementError, OneAtATime, TfperfError
 from pytest_tfperf.judging.validity import are_alike, tells_nothing, unevenness
 from pytest_tfperf.workers.failures import LITTLE_MEMORY, log_warnings
 
@@ -83,6 +83,8 @@ class PairSource:
                 b_first=b_first,
                 profiled=profiled,
             )
+        except OneAtATime as error:
+            self.fallback = error.brief
         except MeasurementError as error:
             if self._taken > 1:
                 raise

@@ -25,11 +25,13 @@ from pytest_tfperf.core.run import Enough, Observer, OwnRun, Pair, Plan, Run
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology
 from pytest_tfperf.core.workload import Workload, shown_name
-from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
+from pytest_tfperf.errors import MeasurementError, OneAtATime, OutOfMemory, TfperfError
 from pytest_tfperf.hardware import memory
 from pytest_tfperf.lines import Line
+from pytest_tfperf.programs import probed_run
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.command_windows import CommandWindows
+from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.reports.numbers import size
 from pytest_tfperf.workers import catalogue
 from pytest_tfperf.workers.failures import log_warnings
@@ -99,25 +101,25 @@ class RunEngine:
             MeasurementError: the worker died, hung or raised; OutOfMemory if memory was short.
         """
         topology, devices = side.topology, _devices(side)
-        job = self._job(side, plan) if isinstance(side.workload, Workload) else None
+        is_read = isinstance(side.workload, Command) and not side.workload.is_probed
         # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
-        is_watched = self._sampled and (job is not None or topology.node_count == 1)
+        is_watched = self._sampled and (not is_read or topology.node_count == 1)
         began = time.monotonic()
         self._observer.begin(label)
         before = self._guard.before(devices.gpu_uuids) if is_watched else None
         with self._named(side), ExitStack() as opened:
-            if job is None:
+            if is_read:
                 program = opened.enter_context(self._program(side, plan))
                 with self._watching(devices, is_watched=is_watched) as observation:
                     run = program.time(plan, self._observer, enough)
             else:
-                training = opened.enter_context(closing(side.launcher.start(job, self._observer.phase)))
+                training = opened.enter_context(closing(self._training(side, plan)))
                 with self._watching(devices, training.pids, is_watched=is_watched) as observation:
                     is_warm = self.warm_up.of(devices.gpu_uuids, observation.temperatures, self._observer.phase)
                     run = time_windows(training, plan, self._observer, enough, is_warm)
                     run = with_figures(run, training, plan)
                 if run.disturbance is None and self._sampled:
-                    run = self._profiled(side, training, job, run)
+                    run = self._profiled(side, training, plan, run)
             run = observation.of(run, before)
             if run.disturbance is not None:
                 self._observer.disturbed(run.disturbance)
@@ -125,11 +127,29 @@ class RunEngine:
             if observation.telemetry is not None and observation.telemetry.gpus:
                 environment["log_warnings"] = log_warnings(run.log)
             run = replace(run, environment=environment)
-        if job is None:
+        if is_read:
             celsius = [max(known) for poll in run.polls if (known := temperatures(poll))]
             if self.warm_up.was_cold(devices.gpu_uuids, celsius, time.monotonic() - began):
                 return self.run(side, plan, label=f"GPU warm-up, {celsius[-1]} C", enough=enough)
         return run
+
+    def _training(self, side: Side, plan: Plan, beside: TrainingRun | None = None) -> TrainingRun:
+        """Start a worker, or a program that is measured by its steps; `beside` is the one that runs already."""
+        command, topology = side.workload, side.topology
+        if isinstance(command, Workload):
+            return side.launcher.start(self._job(side, plan), self._observer.phase)
+        has_peak = any(figure.name == PEAK_MEMORY for figure in plan.also) and not topology.gpus
+        prepared = side.launcher.prepare_command(command, _devices(side), topology.node_count)
+        return probed_run.start(
+            prepared,
+            command,
+            slowdown=side.slowdown,
+            figures=FigureLines([figure for figure in plan.also if figure.is_read]),
+            phase=self._observer.phase,
+            notice=self._observer.notice,
+            watch_memory=memory.of_children if has_peak else None,
+            beside=beside,
+        )
 
     @contextmanager
     def _program(self, side: Side, plan: Plan) -> Iterator[CommandWindows]:
@@ -183,22 +203,23 @@ class RunEngine:
             as `run`.
         """
         sides = {"a": a, "b": b}
-        jobs = {name: self._job(side, plan) for name, side in sides.items()}
         training: dict[str, TrainingRun] = {}
-        devices = jobs["a"].devices
+        devices = _devices(a)
         before = self._guard.before(devices.gpu_uuids) if self._sampled else None
         with self._named(a, b), ExitStack() as workers:
             for name in ("b", "a") if b_first else ("a", "b"):
                 self._observer.begin(labels[name])
-                started = sides[name].launcher.start(jobs[name], self._observer.phase)
-                training[name] = workers.enter_context(closing(started))
+                beside = next(iter(training.values()), None)
+                training[name] = workers.enter_context(closing(self._training(sides[name], plan, beside)))
+                if reason := training[name].why_not_held:
+                    raise OneAtATime(reason)
             self._observer.begin("pair")
             with self._watching(devices, is_watched=self._sampled) as observation:
                 pair = interleave(training["a"], training["b"], plan, self._observer.phase, b_first=b_first)
             runs = {"a": pair.a, "b": pair.b}
             for name, run in runs.items():
                 run = observation.of(with_figures(run, training[name], plan), before)
-                runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
+                runs[name] = self._profiled(sides[name], training[name], plan, run) if profiled else run
             return replace(pair, a=runs["a"], b=runs["b"])
 
     def rate_on_device_data(self, side: Side, plan: Plan, runs: Sequence[Run]) -> float | None:
@@ -259,7 +280,10 @@ class RunEngine:
             counts_traces=COMPILATIONS in figures,
         )
 
-    def _profiled(self, side: Side, training: TrainingRun, job: Job, run: Run) -> Run:
+    def _profiled(self, side: Side, training: TrainingRun, plan: Plan, run: Run) -> Run:
+        if isinstance(side.workload, Command):
+            return run
+        job = self._job(side, plan)
         self._observer.phase("step profile")
         profiler = self._profilers.setdefault(side.launcher, StepProfiler())
         return replace(run, step_profile=profiler.profile(training, job, run_value(run).examples_per_sec))

@@ -13,15 +13,15 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 
-from pytest_tfperf.core.command import Subject
+from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.figure import FIXED_STEP, LOSS, Figure, over_steps
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Pair, Plan, Run, Window
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, robust_mean, run_value
 from pytest_tfperf.core.topology import DeviceKind
-from pytest_tfperf.core.workload import DISTRIBUTED, Trainer, Workload
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.core.workload import DISTRIBUTED, Trainer
+from pytest_tfperf.errors import TfperfError, TrainingEnded
 from pytest_tfperf.judging.breakdown import products_fraction
 from pytest_tfperf.judging.validity import in_steady_state
 from pytest_tfperf.workers.training_run import TrainingRun
@@ -37,12 +37,14 @@ def can_interleave_windows(*workloads: Subject) -> bool:
     """Whether a worker that waits computes nothing.
 
     A pipeline on the host fills its buffers while it waits, and its next window would be too fast. A user's own
-    training may do that too, and a user's command never waits. If two jobs have several ranks each, the second may not
-    get nodes until the first has ended, as under Slurm.
+    training may do that too. Whether a user's program does is known when it runs (`TrainingRun.why_not_held`), and one
+    that is read never waits. If two jobs have several ranks each, the second may not get nodes until the first has
+    ended, as under Slurm.
     """
     return all(
-        isinstance(workload, Workload)
-        and workload.input_pipeline == "device"
+        workload.is_probed
+        if isinstance(workload, Command)
+        else workload.input_pipeline == "device"
         and workload.variable_update not in DISTRIBUTED
         and workload.trainer is not Trainer.OWN
         for workload in workloads
@@ -100,9 +102,9 @@ class _TimedRun:
         return sum(w.seconds for w in self.windows)
 
     def warm_up(self) -> None:
-        for steps in first_windows(self._plan):
+        for steps in first_windows(self._plan, self._training.taken):
             self._warmup.append(self.window(steps))
-        while not _is_warmed_up(self._warmup, self._plan):
+        while not _is_warmed_up(self._warmup, self._plan, self._training.taken):
             self._warmup.append(self.window(self.steps))
 
     def window(self, steps: int) -> Window:
@@ -114,7 +116,7 @@ class _TimedRun:
 
 
 def _log_rates(run: Run) -> list[float]:
-    return [math.log(run.examples_per_step * w.steps / w.seconds) for w in run.windows]
+    return [math.log(run.rate(window)) for window in run.windows]
 
 
 def time_windows(
@@ -137,7 +139,12 @@ def time_windows(
     while len(windows) < most:
         if len(windows) + 1 < most:
             training.request(steps)  # before the last answer is read, so that the worker never waits
-        windows.append(training.receive())
+        try:
+            windows.append(training.receive())
+        except TrainingEnded:
+            if len(windows) < MIN_WINDOWS_FOR_ERROR:
+                raise
+            break
         run = run_of(training, warmup, windows)
         observer.window(run, plan)
         seconds += windows[-1].seconds
@@ -165,13 +172,13 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
     )
 
 
-def first_windows(plan: Plan) -> list[int]:
+def first_windows(plan: Plan, taken: int = 1) -> list[int]:
     """Return the steps of the first windows of the warm-up: one, or as the figures need them.
 
-    The first step of all belongs to the worker's start.
+    So many steps were `taken` before: the first step of all belongs to a worker's start.
     """
-    ends = {end for figure in plan.also for end in figure.window_ends if end > 1}
-    return [end - before for before, end in pairwise([1, *sorted(ends)])] or [1]
+    ends = {end for figure in plan.also for end in figure.window_ends if end > taken}
+    return [end - before for before, end in pairwise([taken, *sorted(ends)])] or [1]
 
 
 def window_steps(warmup: Sequence[Window], plan: Plan) -> int:
@@ -187,9 +194,9 @@ def _warm_up(training: TrainingRun, plan: Plan, is_warm: Callable[[], bool]) -> 
     cuDNN chooses its algorithms and the allocator grows in the first steps; timing them would punish short runs.
     """
     warmup: list[Window] = []
-    first = first_windows(plan)
+    first = first_windows(plan, training.taken)
     training.request(first[0])
-    while not warmup or not _is_warmed_up(warmup, plan) or not is_warm():
+    while not warmup or not _is_warmed_up(warmup, plan, training.taken) or not is_warm():
         following = len(warmup) + 1
         if following < len(first):
             training.request(first[following])
@@ -199,8 +206,8 @@ def _warm_up(training: TrainingRun, plan: Plan, is_warm: Callable[[], bool]) -> 
     return warmup
 
 
-def _is_warmed_up(warmup: Sequence[Window], plan: Plan) -> bool:
-    first = len(first_windows(plan))
+def _is_warmed_up(warmup: Sequence[Window], plan: Plan, taken: int) -> bool:
+    first = len(first_windows(plan, taken))
     if len(warmup) < first + (first > 1):  # one step's time says little about the size of the windows to be timed
         return False
     steps, seconds = 0, 0.0
@@ -224,7 +231,7 @@ def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
     figures = {name: figure.value for name, figure in of_ranks.items()}
     places = {}
     for figure in plan.also:
-        if figure.name == LOSS and not figure.is_read and (loss := _loss(run, figure)) is not None:
+        if figure.name == LOSS and not figure.is_read and (loss := _loss(run, figure, training.taken)) is not None:
             figures[LOSS] = loss
         if figure.steps is not None and figure.name in figures:
             places[figure.name] = over_steps(figure.steps)
@@ -234,10 +241,10 @@ def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
     return replace(run, figures=figures, figure_ranks=ranks, figure_places=places)
 
 
-def _loss(run: Run, figure: Figure) -> float | None:
+def _loss(run: Run, figure: Figure, taken: int) -> float | None:
     """Return the loss of `FIXED_STEP`, or the mean over the figure's own steps; None where the source gives none."""
     first, last = figure.steps or (FIXED_STEP, FIXED_STEP)
-    step, losses = 1, []
+    step, losses = taken, []
     for window in run.warmup:
         step += window.steps
         if first <= step <= last:

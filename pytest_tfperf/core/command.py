@@ -106,8 +106,7 @@ class Reads:
             given = getattr(self, name)
             if given not in list(kind) and not (given is None and name in ("rate_is", "of")):
                 raise WorkloadError(f"{name}: {unknown('value', given)}", next_step=known_names(given, kind))
-        if self.first_within is not None and not (isinstance(self.first_within, int | float) and self.first_within > 0):
-            raise WorkloadError(f"first_within={self.first_within!r} must be a number of seconds above 0")
+        _require_seconds(self, "first_within")
         ways = [name for name in ("format", "pattern", "field", "parse", "examples") if getattr(self, name)]
         if not ways:
             raise WorkloadError(
@@ -146,6 +145,12 @@ def _require_count(of: object, name: str) -> None:
     value = getattr(of, name)
     if value is not None and (type(value) is not int or value < 1):
         raise WorkloadError(f"{name}={value!r} must be a whole number from 1")
+
+
+def _require_seconds(of: object, name: str) -> None:
+    value = getattr(of, name)
+    if value is not None and not (isinstance(value, int | float) and value > 0):
+        raise WorkloadError(f"{name}={value!r} must be a number of seconds above 0")
 
 
 def _require_one_group(pattern: str) -> None:
@@ -188,6 +193,7 @@ class Command:
         env: environment variables that it gets beside pytest's own.
         ranks_per_node: the number of its processes on each of several nodes.
         terminal: whether it prints into a terminal of its own, for progress bars that are drawn only there.
+        first_within: seconds in which its first step is expected; None: five minutes.
 
     Raises:
         WorkloadError: an argument that is not allowed, or steps are read whose size is not given; says what to
@@ -204,6 +210,7 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     ranks_per_node: int = 1
     terminal: bool = False
+    first_within: float | None = None
 
     def __post_init__(self) -> None:
         name = self.name
@@ -238,6 +245,7 @@ class Command:
         if type(self.ranks_per_node) is not int or self.ranks_per_node < 1:
             raise WorkloadError(f"{name}: ranks_per_node={self.ranks_per_node!r} must be a whole number from 1")
         _require_count(self, "examples_per_step")
+        _require_seconds(self, "first_within")
         if self.reads is None:
             return
         if not isinstance(self.reads, Reads):
@@ -287,6 +295,11 @@ class Command:
     def counted_per_step(self) -> int | None:
         """Units in a step; None if that is not known."""
         return 1 if self.counted == STEPS and self.examples_per_step is None else self.examples_per_step
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether it is measured by its steps."""
+        return self.reads is None
 
     @property
     def runs_to_its_end(self) -> bool:

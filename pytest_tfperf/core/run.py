@@ -52,6 +52,7 @@ class Window:
     steps: int  # steps in the window, at least 1
     seconds: float  # from the start of the first step until every device has finished the last update
     loss: float | None = None  # the last step's loss; None where the source gives none
+    examples: int | None = None  # examples in it, in units, where steps hold different numbers; None where not
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,14 @@ class Run:
     figure_ranks: Mapping[str, str] = field(default_factory=dict)
     # where a program printed each figure: "at step 400", "at the end". Values of different places are not compared.
     figure_places: Mapping[str, str] = field(default_factory=dict)
+
+    def rate(self, window: Window) -> float:
+        """Return a window's throughput in units per second."""
+        return self.examples(window) / window.seconds
+
+    def examples(self, window: Window) -> float:
+        """Return the examples of a window, in units."""
+        return window.examples or self.examples_per_step * window.steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.core.run import Run
 
 _TRIM = 0.2  # of the windows at either end: a neighbour's burst on a shared machine slows several windows in a row
 _MAX_AUTOCORRELATION = 0.8
@@ -96,9 +96,9 @@ def summarise(runs: Sequence[Run]) -> Throughput:
     values = tuple(map(run_value, runs))
     centre = hodges_lehmann([value.log_rate for value in values])
     half = _half_interval(values)
-    windows, examples_per_step = [w for run in runs for w in run.windows], runs[0].examples_per_step
+    windows = [w for run in runs for w in run.windows]
     loss = worst_loss(w.loss for w in windows)
-    mean, uncertainty, jitter = window_statistics(windows, examples_per_step)
+    mean, uncertainty, jitter = window_statistics(runs)
     return Throughput(
         examples_per_sec=math.exp(centre),
         low=math.exp(centre - half),
@@ -108,7 +108,7 @@ def summarise(runs: Sequence[Run]) -> Throughput:
         uncertainty=uncertainty,
         jitter=jitter,
         steps=sum(w.steps for w in windows),
-        examples_per_step=examples_per_step,
+        examples_per_step=runs[0].examples_per_step,
         unit=runs[0].unit,
         compile_seconds=runs[0].compile_seconds,
         loss=loss,
@@ -142,7 +142,7 @@ def run_value(run: Run) -> RunValue:
     Where steps fetch their batches it is the plain total: an input pipeline that gives a file's batches at once and
     then waits for the next file stalls in few windows, and a trimmed mean would leave out exactly these.
     """
-    rates = [math.log(run.examples_per_step * w.steps / w.seconds) for w in run.windows]
+    rates = [math.log(run.rate(window)) for window in run.windows]
     value, error = _total(run) if run.fetches else robust_mean(rates)
     if run.stated_examples_per_sec is not None:
         value = math.log(run.stated_examples_per_sec)
@@ -151,12 +151,12 @@ def run_value(run: Run) -> RunValue:
 
 def _total(run: Run) -> tuple[float, float]:
     """Return the logarithm of all examples over all seconds, and its standard error: that of a step's mean time."""
-    steps = sum(w.steps for w in run.windows)
+    examples = sum(map(run.examples, run.windows))
     seconds = sum(w.seconds for w in run.windows)
-    value = math.log(run.examples_per_step * steps / seconds)
+    value = math.log(examples / seconds)
     if len(run.windows) < MIN_WINDOWS_FOR_ERROR:
         return value, math.inf
-    relative = [w.seconds / w.steps * steps / seconds for w in run.windows]
+    relative = [examples / seconds / run.rate(window) for window in run.windows]
     return value, statistics.stdev(relative) / math.sqrt(len(relative)) * _inflation(relative)
 
 
@@ -176,10 +176,11 @@ def robust_mean(values: Sequence[float]) -> tuple[float, float]:
     return mean, statistics.stdev(winsorised) * _inflation(winsorised) * math.sqrt(n) / kept
 
 
-def window_statistics(windows: Sequence[Window], examples_per_step: int) -> tuple[float, float, float]:
+def window_statistics(runs: Sequence[Run]) -> tuple[float, float, float]:
     """Return mean rate, uncertainty and jitter by tf_cnn_benchmarks' formulas, with windows in place of steps."""
-    speeds = [examples_per_step * w.steps / w.seconds for w in windows]
-    mean = examples_per_step * sum(w.steps for w in windows) / sum(w.seconds for w in windows)
+    windows = [(run, window) for run in runs for window in run.windows]
+    speeds = [run.rate(window) for run, window in windows]
+    mean = sum(run.examples(window) for run, window in windows) / sum(window.seconds for _, window in windows)
     return mean, statistics.pstdev(speeds) / math.sqrt(len(speeds)), scatter(speeds)
 
 

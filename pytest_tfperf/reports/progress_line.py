@@ -141,7 +141,7 @@ class ProgressLine:
         timed, counted = steps(self._timed), steps(run)
         if self._printed_steps < timed:
             self._print_step(self._timed)
-        mean, _, _ = window_statistics(self._timed.windows, self._timed.examples_per_step)
+        mean, _, _ = window_statistics([self._timed])
         self._print(_RULE, f"total {self._timed.unit}/sec: {mean:.2f}", _RULE)
         if counted < timed:
             self._print(
@@ -223,7 +223,7 @@ class ProgressLine:
     def _print_step(self, run: Run) -> None:
         r"""Print the line of the run so far: "10\timages/sec: 50.0 +/- 0.1 (jitter = 0.2)\t7.500"."""
         self._printed_steps = steps(run)
-        mean, uncertainty, jitter = window_statistics(run.windows, run.examples_per_step)
+        mean, uncertainty, jitter = window_statistics([run])
         loss = run.windows[-1].loss
         speed = f"{steps(run)}\t{run.unit}/sec: {mean:.1f} +/- {uncertainty:.1f} (jitter = {jitter:.1f})"
         self._print(speed if loss is None else f"{speed}\t{loss:.3f}")
@@ -244,7 +244,7 @@ def progress(run: Run, plan: Plan) -> tuple[str, str, str]:
     """Return a run's progress, speed and most remaining time: "steps 40/100", "640 images/s", "up to 6 s left"."""
     seconds = sum(w.seconds for w in run.windows)
     what, done = ("readings", len(run.windows)) if plan.counts_readings else ("steps", steps(run))
-    speed = f"{rate(run.examples_per_step * steps(run) / seconds)} {run.unit}/s"
+    speed = f"{rate(sum(map(run.examples, run.windows)) / seconds)} {run.unit}/s"
     if plan.until_end:  # their number is not known in advance
         return f"{what} {done}", speed, ""
     left = min(seconds / done * max(plan.steps - done, 0), max(plan.max_seconds - seconds, 0.0))

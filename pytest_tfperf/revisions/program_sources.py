@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from importlib.util import source_from_cache
 from pathlib import Path
 
+from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.revisions import source_hook
 
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.02, 5.0  # most starts and loads happen in a program's first seconds
@@ -53,13 +54,12 @@ class SourceWatch:
     """
 
     def __init__(self, scratch: Path, trees: Sequence[Path], moved: Mapping[Path, Path]) -> None:
-        self._scratch, self._hook, self._report = scratch, scratch / "hook", scratch / "sources"
+        self._scratch, self._report = scratch, scratch / "sources"
         self._began = time.time()
         self._trees = tuple(map(str, trees))
-        self._hook.mkdir()
-        arguments = (str(self._report), self._trees, {str(old): str(new) for old, new in moved.items()})
-        text = Path(source_hook.__file__).read_text("utf-8")
-        (self._hook / "sitecustomize.py").write_text(f"{text}\n\nwatch{arguments!r}\n", "utf-8")
+        self._hook = HookFolder(scratch)
+        new_places = {str(old): str(new) for old, new in moved.items()}
+        self._hook.add(source_hook, "watch", str(self._report), self._trees, new_places)
         self._seen: dict[Path, Path] = {}
         self._code: set[Path] = set()
         self._programs: set[Path] = set()
@@ -69,9 +69,8 @@ class SourceWatch:
         self._ended = threading.Event()
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The program's variables, with a PYTHONPATH by which its Pythons load the hook."""
-        before = environment.get("PYTHONPATH", "")
-        return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, [str(self._hook), before]))}
+        """The program's variables, by which its Pythons load the hook."""
+        return self._hook.environment(environment)
 
     @contextmanager
     def watching(self, parent: int) -> Iterator[None]:

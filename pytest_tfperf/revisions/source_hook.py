@@ -1,11 +1,10 @@
-"""Reports which files of the user's repository a Python reads; `program_sources` makes it its `sitecustomize`.
+"""Reports which files of the user's repository a Python reads; `program_sources` makes it a part of its hook.
 
 Any Python from 3.8 runs this file, without this package, so it imports the standard library only.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ _LIBRARIES: Final = ("site-packages", "dist-packages")
 
 
 def watch(report: str, trees: Sequence[str], moved: Mapping[str, str]) -> None:
-    """Begin to report, and then run the `sitecustomize` that this one hides.
+    """Begin to report.
 
     Args:
         report: the file that gets a line for each process, file and imported name: kind, path as it was given or name,
@@ -47,7 +46,6 @@ def watch(report: str, trees: Sequence[str], moved: Mapping[str, str]) -> None:
         for name, module in [*sys.modules.items()]:  # .pth files have imported some; an entry may be any object
             if name != __name__:
                 reporter.hear("import", ("", getattr(module, "__file__", None)))
-    _run_hidden()
 
 
 class _Reporter:
@@ -181,17 +179,3 @@ def _moved(path: str, moved: Mapping[str, str]) -> str:
 
 def _is_in(path: str, folders: Any) -> bool:
     return any(path == folder or path.startswith(os.path.join(folder, "")) for folder in folders)
-
-
-def _run_hidden() -> None:
-    here = os.path.dirname(__file__)
-    sys.path[:] = [path for path in sys.path if path != here]
-    ours = sys.modules.pop("sitecustomize", None)
-    try:
-        importlib.import_module("sitecustomize")
-    except ImportError as error:
-        if error.name != "sitecustomize":
-            raise
-    finally:
-        if ours is not None:
-            sys.modules.setdefault("sitecustomize", ours)

@@ -323,10 +323,12 @@ class ThroughputFixture:
 
     def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...], *subjects: Subject) -> Plan:
         settings = self._state.settings
-        if isinstance(subjects[0], Workload):
+        programs = [subject for subject in subjects if isinstance(subject, Command) and not subject.is_probed]
+        if not programs:
             plan = settings.plan(steps, warmup_steps, also=also)
+            if steps is None and isinstance(subjects[0], Command):  # its steps may take a millisecond or a minute
+                plan = replace(plan, steps=_MOST_STEPS, max_seconds=min(plan.max_seconds, _PROGRAM_SECONDS))
             return ONE_WINDOW if settings.smoke else plan
-        programs = [subject for subject in subjects if isinstance(subject, Command)]
         plan = settings.plan(steps, WARMUP_READINGS, also=also)
         if warmup_steps is not None:
             raise WorkloadError(
@@ -353,6 +355,11 @@ class ThroughputFixture:
             reads = replace(reads, until_end=False)
         folder = str(settings.root / subject.cwd)
         return replace(subject, cwd=folder, reads=reads, env=with_cold_caches(figures, subject.env))
+
+
+_MOST_STEPS = 1_000_000
+_PROGRAM_SECONDS = 15.0
+"""How long a program is timed whose test gives no steps: a hundred windows."""
 
 
 def _ratio(at_least: object, tolerance: object) -> float:

@@ -262,7 +262,7 @@ class LocalLauncher:
                 raise next(run for run in runs if run.has_ended()).lost() from None
             for run, channel in zip(runs, channels, strict=True):
                 run.adopt(channel, progress if run is runs[0] else lambda _: None)
-            training = TrainingRun(runs, [platform.node()] * job.ranks, job, self._silence_seconds)
+            training = TrainingRun.of_job(runs, [platform.node()] * job.ranks, job, self._silence_seconds)
             undo.pop_all()
             return training
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
@@ -53,6 +53,9 @@ class TrainingRun:
 
     Args:
         workers: the processes, by rank; each has called and got its job.
+        hosts: those of the ranks of a distributed job, by rank; () for others.
+        lends: whether the ranks but the first only lend their devices to it.
+        replicas: the number that must train together; None where nobody knows.
         end: called after all workers have been closed.
 
     Raises:
@@ -62,18 +65,20 @@ class TrainingRun:
     def __init__(
         self,
         workers: Sequence[WorkerRun],
-        hosts: Sequence[str],
-        job: Job,
         silence_seconds: float,
+        *,
+        hosts: Sequence[str] = (),
+        lends: bool = False,
+        replicas: int | None = None,
         end: Callable[[], None] = lambda: None,
     ) -> None:
         self._workers = workers
-        self._lends = job.workload.variable_update is VariableUpdate.PARAMETER_SERVER
+        self._lends = lends
         self._end = end
         self._silence_seconds = silence_seconds
         self._heard = dict.fromkeys(workers, time.monotonic())
         self.log = workers[0].log
-        if job.is_distributed:
+        if hosts:
             addresses, timeout = self._answers("address"), silence_seconds * _EXCHANGE_FRACTION
             cluster = Cluster(rank=0, addresses=tuple(addresses), hosts=tuple(hosts), timeout_seconds=timeout)
             for rank, worker in enumerate(workers):
@@ -86,23 +91,47 @@ class TrainingRun:
         # Batch size times replicas, over all nodes, in units ("images", "tokens", ...).
         self.examples_per_step: int = self._agreed("examples_per_step", counting)
         self.unit: str = ready[0]["unit"]
-        replicas = self._agreed("replicas", ready)
-        if job.is_distributed and replicas != job.nodes * job.devices.count:
+        together = self._agreed("replicas", ready)
+        if replicas is not None and together != replicas:
             raise MeasurementError(
-                f"{replicas} replicas train together, not one on each of {job.nodes} x {job.devices.count} devices: "
-                f"some did not join",
+                f"{together} replicas train together, not one on each of {replicas} devices: some did not join",
                 next_step=f"The log of rank 0: {self.log}",
             )
+        self.taken: int = ready[0].get("steps", 1)  # steps before the first window
         # Duration of the first call: tracing, compiling and one step.
         self.compile_seconds: float = max(map(itemgetter("compile_seconds"), ready))
         self.fetches: bool = ready[0]["fetches"]  # whether each step takes its batch from an input pipeline
         self.environment: Mapping[str, str] = ready[0]["environment"]  # versions and settings, by name
         self.modules: Mapping[str, str] = ready[0].get("modules", {})  # -> its file, where the job asks for it
 
+    @classmethod
+    def of_job(
+        cls,
+        workers: Sequence[WorkerRun],
+        hosts: Sequence[str],
+        job: Job,
+        silence_seconds: float,
+        end: Callable[[], None] = lambda: None,
+    ) -> Self:
+        """The training of a job, whose ranks run on these hosts; the rest is as for the class."""
+        return cls(
+            workers,
+            silence_seconds,
+            hosts=hosts if job.is_distributed else (),
+            lends=job.workload.variable_update is VariableUpdate.PARAMETER_SERVER,
+            replicas=job.nodes * job.devices.count if job.is_distributed else None,
+            end=end,
+        )
+
     @property
     def pids(self) -> tuple[int, ...]:
         """Ids of its processes on this machine."""
         return tuple(pid for worker in self._workers for pid in worker.pids)
+
+    @property
+    def why_not_held(self) -> str:
+        """Why it may not wait between two windows, as for those of another training; "" where it may."""
+        return ""
 
     def request(self, steps: int) -> None:
         """Queue a window of `steps` steps; returns at once."""
@@ -117,7 +146,10 @@ class TrainingRun:
                 the log's end. `OutOfMemory` if memory was short. Also if the ranks' losses differ: then they do not
                 train one model.
         """
-        windows = self._answers("window")
+        return self._window(self._answers("window"))
+
+    def _window(self, windows: Sequence[Mapping[str, Any]]) -> Window:
+        """The window of all ranks."""
         first = windows[0]["loss"]
         if first is not None and math.isfinite(first):
             # A rank that only lends its devices has no loss.
@@ -200,7 +232,7 @@ class TrainingRun:
         limit = min(worker.silence_seconds for worker in self._workers)
         deadline = time.monotonic() + limit
         while waiting := [worker for worker in self._workers if worker not in answers]:
-            ready = _readable(waiting, deadline - time.monotonic())
+            ready = self._wait(waiting, deadline - time.monotonic())
             if not ready:
                 raise self._silent(waiting)
             deadline = time.monotonic() + limit
@@ -213,6 +245,10 @@ class TrainingRun:
                 if message is not None and kind in message:
                     answers[worker] = message[kind]
         return [answers[worker] for worker in self._workers]
+
+    def _wait(self, waiting: Sequence[WorkerRun], seconds: float) -> list[WorkerRun]:
+        """Wait until some workers have sent something or are gone, at most so many seconds; returns these."""
+        return _readable(waiting, seconds)
 
     def _silent(self, waiting: Sequence[WorkerRun]) -> MeasurementError:
         """The error when none of these ranks answers any more: the one that has been silent longest is to blame.

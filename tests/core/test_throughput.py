@@ -41,7 +41,7 @@ def of(*runs: Run) -> Throughput:
 
 @given(windows, st.integers(1, 1000))
 def test_the_statistics_are_tf_cnn_benchmarks_with_windows_for_steps(some: list[Window], batch: int) -> None:
-    mean, uncertainty, jitter = window_statistics(some, batch)
+    mean, uncertainty, jitter = window_statistics([Run(tuple(some), batch)])
     each_step = np.repeat([w.seconds / w.steps for w in some], [w.steps for w in some])
     assert mean == pytest.approx(batch / np.mean(each_step))
     values = speeds(some, batch)

@@ -94,7 +94,7 @@ class Ranks:
     def together(self, workers: list[WorkerRun], silence: float = PATIENCE_SECONDS) -> TrainingRun:
         job = Job(workload=WORKLOAD, devices=Devices(kind=DeviceKind.CPU, count=1), nodes=len(workers))
         hosts = HOSTS[: len(workers)]
-        return TrainingRun(workers, hosts, job, silence, end=lambda: self.diary.append("engine ended"))
+        return TrainingRun.of_job(workers, hosts, job, silence, end=lambda: self.diary.append("engine ended"))
 
     def answer(self, *windows: dict[str, Any]) -> None:
         """Each rank answers its window."""
@@ -138,7 +138,7 @@ def test_a_run_is_ready_when_its_slowest_rank_has_compiled(ranks: Ranks, tmp_pat
 @pytest.mark.parametrize(
     ("replicas", "message"),
     [
-        ((1, 1), r"1 replicas train together, not one on each of 2 x 1 devices: some did not join"),
+        ((1, 1), r"1 replicas train together, not one on each of 2 devices: some did not join"),
         ((2, 1), r"they differ in replicas \(rank 0: 2, rank 1: 1\)"),
     ],
 )

@@ -85,7 +85,7 @@ class Started:
         return worker
 
     def run(self, *sent: dict[str, Any], silence: float = 60.0) -> TrainingRun:
-        return TrainingRun([self.called(*sent, silence=silence)], ["host"], JOB, silence)
+        return TrainingRun.of_job([self.called(*sent, silence=silence)], ["host"], JOB, silence)
 
     def ready(self, *sent: dict[str, Any], **more: Any) -> TrainingRun:
         return self.run({"phase": "model"}, {"phase": "compile"}, {"ready": READY}, *sent, **more)

@@ -244,7 +244,7 @@ class ClusterLauncher:
                 run = self._run_of(call, job, log, engine, progress if call.rank == 0 else lambda _: None)
                 undo.callback(run.close)
                 runs.append(run)
-            together = TrainingRun(
+            together = TrainingRun.of_job(
                 runs, [call.host for call in calls], job, self._nodes.silence_seconds, end=engine.end
             )
             undo.pop_all()

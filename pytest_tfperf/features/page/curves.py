@@ -161,7 +161,7 @@ def _run(run: Run, kind: str, is_training: bool) -> dict[str, Any]:
         "compile_seconds": rounded(run.compile_seconds, 4),
         "warmup": len(warmup),
         "end_seconds": [rounded(end, 6) for end in itertools.accumulate(w.seconds for w in (*warmup, *windows))],
-        "rates": [rounded(run.examples_per_step * w.steps / w.seconds) for w in (*warmup, *windows)],
+        "rates": [rounded(run.rate(w)) for w in (*warmup, *windows)],
         "telemetry": _telemetry(run, 0.0 if is_training else sum(w.seconds for w in run.warmup)),
     }
 
@@ -170,7 +170,14 @@ def _merged(windows: Sequence[Window]) -> list[Window]:
     """Merge neighbouring windows if there are more than a plot can show."""
     each = math.ceil(len(windows) / _MOST_POINTS) or 1
     groups = [windows[i : i + each] for i in range(0, len(windows), each)]
-    return [Window(sum(w.steps for w in group), sum(w.seconds for w in group)) for group in groups]
+    return [
+        Window(
+            sum(w.steps for w in group),
+            sum(w.seconds for w in group),
+            examples=sum(w.examples or 0 for w in group) or None,
+        )
+        for group in groups
+    ]
 
 
 def _telemetry(run: Run, start: float) -> dict[str, Any] | None:

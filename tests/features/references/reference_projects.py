@@ -93,6 +93,4 @@ def play_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     monkeypatch.setenv("PIP_NO_INDEX", "1")  # uv can't be told that, so its pip is played also where uv is installed
     monkeypatch.setattr(pythons, "find_uv", lambda: None)
-    monkeypatch.setattr(
-        pythons, "find_spec", lambda _: None
-    )  # else this Python's pip calls it, half a second each time
+    monkeypatch.setattr(pythons, "find_spec", lambda _: None)  # this pip calls it, half a second a time

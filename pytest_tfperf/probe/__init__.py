@@ -1,0 +1,1 @@
+"""What runs inside of a user's own Pythons: it tells each training step, and which files are read."""

@@ -1,0 +1,108 @@
+"""Waits in a program's Python until a framework is imported, or the program tells a step itself.
+
+Any Python from 3.8 runs this file, without this package. Until a framework is imported it costs a look at each import.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+_SOURCES = {
+    # module -> the function of `frameworks` that is called with it when it has been imported
+    "torch.optim.optimizer": "in_torch_optim",
+    "torch.utils.data.dataloader": "in_torch_loader",
+    "torch._dynamo": "in_dynamo",
+    "keras.src.callbacks.callback_list": "in_keras_fit",
+    "keras.src.trainers.trainer": "in_keras_trainer",
+    "jax.monitoring": "in_jax",
+}
+STEP = "tfperf.step"
+
+
+def begin(host: str, port: int, key: str, seen: str) -> None:
+    """Begin to wait.
+
+    Args:
+        host, port: where the driver listens.
+        key: of this run, as hexadecimal digits.
+        seen: a file that gets a line for each thing that was seen: the process, a tab, and what it was.
+    """
+    here = _Process((host, port, key), seen)
+    sys.meta_path.insert(0, _Finder(here))
+    sys.addaudithook(here.hear)
+    for name in [name for name in _SOURCES if name in sys.modules]:  # a .pth file has imported it
+        here.after_import(name, sys.modules[name])
+
+
+class _Process:
+    """This Python, and its probe once one is needed."""
+
+    def __init__(self, address: tuple[str, int, str], seen: str) -> None:
+        self._address = address
+        self._seen = seen
+        self._probe: Any = None
+
+    def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Take an audit event: `sys.audit("tfperf.step", examples, value)` ends a step."""
+        if event == STEP:
+            self.probe.told(arguments)
+
+    @property
+    def probe(self) -> Any:
+        if self._probe is None:
+            self._probe = _part("tfperf_steps").Probe(self._address, self.say)
+        return self._probe
+
+    def after_import(self, name: str, module: Any) -> None:
+        """Follow the steps of a framework; the program must not fail for it."""
+        try:
+            getattr(_part("tfperf_frameworks"), _SOURCES[name])(module, self.probe)
+            self.say("imported " + name.partition(".")[0])
+        except Exception as error:
+            self.say(f"failed {name} can't be followed: {error!r}")
+
+    def say(self, text: str) -> None:
+        """Add a line to what was seen; the file is closed again, because a program may fork or close descriptors."""
+        shown = text.replace("\n", " ")[:500]
+        line = f"{os.getpid()}\t{shown}\n"
+        try:
+            file = os.open(self._seen, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+            try:
+                os.write(file, line.encode(errors="replace"))
+            finally:
+                os.close(file)
+        except OSError:
+            pass
+
+
+def _part(name: str) -> Any:
+    return sys.modules.get(name) or sys.modules["sitecustomize_of_tfperf"].load(name)
+
+
+class _Finder:
+    """First in `sys.meta_path`: lets the others find a module, and is told when it has been imported."""
+
+    def __init__(self, process: _Process) -> None:
+        self._process = process
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in _SOURCES:
+            return None
+        for finder in sys.meta_path:
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    break
+        else:
+            return None
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            self._process.after_import(name, module)
+
+        loader.exec_module = exec_module  # the loader keeps its type, on which resources and pickles depend
+        return spec

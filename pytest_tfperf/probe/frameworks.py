@@ -1,0 +1,246 @@
+"""Where frameworks tell their steps, batches and figures; each function is called once its module is imported.
+
+Any Python from 3.8 runs this file, without this package.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+_clock = time.perf_counter
+
+
+# PyTorch
+
+
+def in_torch_optim(module: Any, probe: Any) -> None:
+    """`torch.optim.optimizer`: every optimizer's step, also of the user's own classes (hooks since PyTorch 2.0)."""
+    source = sys.modules["tfperf_steps"].OPTIMIZER
+    depth = [0]
+    counted: list[int | None] = [None]  # the id of the optimizer whose steps count
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        depth[0] += 1
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        depth[0] -= 1
+        if depth[0] > 0:  # an optimizer inside of another
+            return
+        depth[0] = 0
+        if counted[0] is None:
+            counted[0] = id(optimizer)
+        if counted[0] == id(optimizer):
+            probe.step(source)
+        else:
+            probe.other_step()
+
+    hooks = [before, after]
+    _HOOKS.extend(hooks)
+    _untraced(hooks)
+    module.register_optimizer_step_pre_hook(before)
+    module.register_optimizer_step_post_hook(after)
+    probe.hooks.append(_wait_for_cuda)
+    probe.readers["peak_memory"] = _allocated
+
+
+_HOOKS: list[Any] = []  # functions of ours that run inside of the program's steps
+
+
+def _untraced(hooks: Any) -> None:
+    """Keep torch.compile from tracing our functions; it is told only once it was imported, because that is slow."""
+    if "torch._dynamo" in sys.modules:
+        for hook in hooks:
+            hook._torchdynamo_disable = True
+
+
+def in_dynamo(module: Any, probe: Any) -> None:
+    """`torch._dynamo`: what torch.compile does, by counters that are not public."""
+    _untraced(_HOOKS)
+    counters = sys.modules["torch._dynamo.utils"].counters
+
+    probe.readers["recompiles"] = lambda: int(counters["stats"].get("unique_graphs", 0))
+    probe.readers["graph_breaks"] = lambda: int(sum(counters["graph_break"].values()))
+
+
+def _wait_for_cuda() -> None:
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is not None and cuda.is_available() and cuda.is_initialized() and not cuda.is_current_stream_capturing():
+        for device in range(cuda.device_count()):
+            if cuda.memory_allocated(device):
+                cuda.synchronize(device)
+
+
+def _allocated() -> int | None:
+    """The most bytes of tensors on a GPU; None on CPUs."""
+    cuda = sys.modules["torch"].cuda
+    if not (cuda.is_available() and cuda.is_initialized()):
+        return None
+    return int(max(cuda.max_memory_allocated(device) for device in range(cuda.device_count())))
+
+
+def in_torch_loader(module: Any, probe: Any) -> None:
+    """`torch.utils.data.dataloader`: each batch that a DataLoader gives."""
+    iterator = module._BaseDataLoaderIter  # its name is not public
+    begin, following = iterator.__init__, iterator.__next__
+    tensor = sys.modules["torch"].Tensor
+    loader_facts = sys.modules["tfperf_steps"].Loader
+
+    def __init__(self: Any, loader: Any) -> None:
+        begin(self, loader)
+        sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+        size = loader.batch_size or getattr(sampler, "batch_size", None)
+        self._tfperf_source = id(loader.dataset)
+        probe.loading.loaders[id(loader.dataset)] = loader_facts(
+            loader.num_workers * (loader.prefetch_factor or 0), size if isinstance(size, int) else None, _shards(loader)
+        )
+
+    def __next__(self: Any) -> Any:
+        source = self._tfperf_source
+        probe.fetching(source)
+        began = _clock()
+        batch = following(self)
+        probe.fetched(source, _examples(batch, tensor, probe.loading.loaders[source].size), _clock() - began)
+        return batch
+
+    iterator.__init__, iterator.__next__ = __init__, __next__
+
+
+def _shards(loader: Any) -> int:
+    """The number of ranks among which a loader's sampler splits its data, as PyTorch and accelerate name it."""
+    sampler: Any = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+    for _ in range(5):
+        for name in ("num_replicas", "num_processes"):
+            number = getattr(sampler, name, None)
+            if isinstance(number, int):
+                return number
+        sampler = getattr(sampler, "sampler", None) or getattr(sampler, "batch_sampler", None)
+    return 1
+
+
+def _examples(batch: Any, tensor: Any, stated: int | None) -> int | None:
+    """The first dimension of a batch's first tensor; of a loader that states no batch size only with two dimensions."""
+    for _ in range(10):
+        if isinstance(batch, tensor):
+            return int(batch.shape[0]) if batch.dim() > (0 if stated else 1) else None
+        if hasattr(batch, "values") and hasattr(batch, "keys"):
+            batch = next(iter(batch.values()), None)
+        elif isinstance(batch, (list, tuple)) and batch:
+            batch = batch[0]
+        else:
+            return None
+    return None
+
+
+# Keras
+
+
+def in_keras_fit(module: Any, probe: Any) -> None:
+    """`keras.src.callbacks.callback_list`: `fit` of every backend tells its batches here, in its own thread.
+
+    A callback of ours would not do: Keras calls those that it takes for safe in a pool of threads.
+    """
+    source = sys.modules["tfperf_steps"].KERAS
+    kind = module.CallbackList
+    begin, end = kind.on_train_batch_begin, kind.on_train_batch_end
+    first = [0]
+
+    def on_train_batch_begin(self: Any, batch: int, logs: Any = None) -> Any:
+        first[0] = batch
+        return begin(self, batch, logs)
+
+    def on_train_batch_end(self: Any, batch: int, logs: Any = None) -> Any:
+        result = end(self, batch, logs)
+        steps = batch - first[0] + 1  # `steps_per_execution`
+        adapter = getattr(sys._getframe(1).f_locals.get("epoch_iterator"), "data_adapter", None)
+        size = getattr(adapter, "batch_size", None)
+        probe.step(source, steps, size * steps if size else None, logs.get("loss") if logs else None)
+        return result
+
+    kind.on_train_batch_begin, kind.on_train_batch_end = on_train_batch_begin, on_train_batch_end
+    # From an epoch's end to the next one's begin are evaluation, checkpoints, and the start of the input pipeline.
+    for name in ("on_epoch_end", "on_test_begin"):
+        setattr(kind, name, _before(getattr(kind, name), probe.pause))
+    for name in ("on_epoch_begin", "on_test_end"):
+        setattr(kind, name, _after(getattr(kind, name), probe.resume))
+
+
+def _before(method: Callable[..., Any], call: Callable[[], None]) -> Callable[..., Any]:
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call()
+        return method(self, *args, **kwargs)
+
+    return wrapped
+
+
+def _after(method: Callable[..., Any], call: Callable[[], None]) -> Callable[..., Any]:
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            call()
+
+    return wrapped
+
+
+def in_keras_trainer(module: Any, probe: Any) -> None:
+    """`keras.src.trainers.trainer`: `train_on_batch`, which has no callbacks, in each backend's own class."""
+    source = sys.modules["tfperf_steps"].KERAS
+    begin = module.Trainer.__init__
+    done = set()
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        kinds: Any = type(self).__mro__
+        for kind in kinds:
+            if "train_on_batch" in vars(kind) and kind not in done:
+                done.add(kind)
+                kind.train_on_batch = _told(vars(kind)["train_on_batch"], source, probe)
+
+    module.Trainer.__init__ = __init__
+
+
+def _told(method: Callable[..., Any], source: str, probe: Any) -> Callable[..., Any]:
+    def train_on_batch(self: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        logs = method(self, x, *args, **kwargs)
+        first = x
+        while isinstance(first, (list, tuple, dict)) and len(first):
+            first = next(iter(first.values())) if isinstance(first, dict) else first[0]
+        shape = getattr(first, "shape", None)
+        probe.step(source, 1, int(shape[0]) if shape else None)
+        return logs
+
+    return train_on_batch
+
+
+# JAX
+
+
+def in_jax(module: Any, probe: Any) -> None:
+    """`jax.monitoring`: compilations; devices are waited for by the arrays that are alive."""
+    compiled = [0]
+
+    def hear(event: str, seconds: float, **_: Any) -> None:
+        if event.endswith("backend_compile_duration"):
+            compiled[0] += 1
+
+    def wait() -> None:
+        jax = sys.modules["jax"]
+        jax.block_until_ready(probe.value if isinstance(probe.value, jax.Array) else jax.live_arrays())
+
+    module.register_event_duration_secs_listener(hear)
+    probe.readers["compilations"] = lambda: compiled[0]
+    probe.readers["peak_memory"] = _allocated_by_jax
+    probe.hooks.append(wait)
+
+
+def _allocated_by_jax() -> int | None:
+    known: dict[str, Any]
+    peaks = [
+        known["peak_bytes_in_use"]
+        for device in sys.modules["jax"].local_devices()
+        if (known := device.memory_stats() or {})
+    ]
+    return max(peaks, default=None)

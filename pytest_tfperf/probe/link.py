@@ -1,0 +1,86 @@
+"""A program's end of a signed connection to the driver, as `workers/wire.py` has it, for any Python from 3.8."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import select
+import socket
+import struct
+from typing import Any
+
+GREETING = b"tfperf 1"
+_LENGTH = struct.Struct(">I")
+_NONCE = 32
+_HEAD = 36  # length and signature
+_CALL_SECONDS = 10.0  # a driver that does not greet by then wants nothing of this process
+
+
+class Gone(Exception):
+    """The driver has closed the connection, does not want this process, or can't be reached."""
+
+
+class Link:
+    """The connection; used by one thread."""
+
+    def __init__(self, host: str, port: int, key: str) -> None:
+        self._sent = self._received = 0
+        try:
+            self._socket = socket.create_connection((host, port), timeout=_CALL_SECONDS)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ours = os.urandom(_NONCE)
+            self._socket.sendall(GREETING + ours)
+            theirs = self._read(len(GREETING) + _NONCE)
+        except OSError as error:
+            raise Gone(str(error)) from None
+        if not theirs.startswith(GREETING):
+            raise Gone("it is of another version")
+        both = GREETING + b"driver" + theirs[len(GREETING) :] + b"worker" + ours
+        self._key = hmac.digest(bytes.fromhex(key), both, "sha256")
+
+    def send(self, message: Any) -> None:
+        """Send a message of plain values; raises Gone."""
+        body = json.dumps(message).encode()
+        signature = self._signature(b"worker", self._sent, body)
+        self._sent += 1
+        try:
+            self._socket.sendall(_LENGTH.pack(len(body)) + signature + body)
+        except OSError as error:
+            raise Gone(str(error)) from None
+
+    def receive(self, seconds: float) -> Any:
+        """The next message; raises Gone, also if none comes for so long."""
+        try:
+            self._socket.settimeout(seconds)
+            head = self._read(_HEAD)
+            body = self._read(_LENGTH.unpack(head[:4])[0])
+        except OSError as error:
+            raise Gone(str(error)) from None
+        if not hmac.compare_digest(self._signature(b"driver", self._received, body), head[4:]):
+            raise Gone("it does not have this run's key")
+        self._received += 1
+        return json.loads(body.decode())
+
+    def has_message(self) -> bool:
+        """Whether something has arrived."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def close(self) -> None:
+        """Close this end."""
+        self._socket.close()
+
+    def _signature(self, sender: bytes, number: int, body: bytes) -> bytes:
+        return hmac.new(self._key, b"%s %d " % (sender, number) + body, hashlib.sha256).digest()
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = self._socket.recv(size - len(data))
+            if not piece:
+                raise Gone("it has closed the connection")
+            data += piece
+        return data

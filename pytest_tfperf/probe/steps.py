@@ -1,0 +1,408 @@
+"""Counts and times the steps of a training in its own process, and holds it between two windows.
+
+A *step* is told by the program (`sys.audit("tfperf.step", examples, value)`), by Keras' `fit`, or by PyTorch's
+optimizers; the best of these that is seen during the first steps counts. The driver is answered by the thread that
+trains, at a step's end. While there is no request the training waits there: it is *held*.
+
+Any Python from 3.8 runs this file, without this package.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, NamedTuple
+
+EXPLICIT, KERAS, OPTIMIZER = "the audit event", "Keras", "PyTorch's optimizer"
+_RANKING = (EXPLICIT, KERAS, OPTIMIZER)
+_FIRST_STEPS = 3  # of one source, before it counts
+_PATIENT_STEPS = 8  # of an optimizer: others may have several of its steps in one of theirs
+_PATIENT_SECONDS = 10.0
+_LOOKED_AHEAD = 2  # batches, beyond those of a step, that a loop may fetch before it trains on them
+
+_clock = time.perf_counter
+
+
+class Probe:
+    """The steps of this process.
+
+    Args:
+        address: host, port and key of the driver.
+        say: takes what was seen, for errors.
+    """
+
+    def __init__(self, address: tuple[str, int, str], say: Callable[[str], None]) -> None:
+        self._address = address
+        self.say = say
+        self.hooks: list[Callable[[], None]] = []  # wait until the devices have done all that was asked of them
+        self.readers: dict[str, Callable[[], Any]] = {}  # figures by name
+        self.loading = Loading()
+        os.register_at_fork(after_in_child=self._forget)
+        self._forget(first=True)
+
+    def _forget(self, first: bool = False) -> None:
+        """Begin anew, as a forked child must: it may be the one that trains."""
+        if not first and self._link is not None:
+            self._link.close()
+        self._link: Any = None
+        self.source: str | None = None  # that counts; "" for none any more
+        self._seen: dict[str, int] = {}
+        self._first_at: dict[str, float] = {}  # the end of each source's first step
+        self._thread: int | None = None
+        self._value: Any = None
+        self._slowdown, self._hold_seconds = 0.0, 60.0
+        self._total = 0
+        self._until = self._wanted = 0
+        self._started: float | None = None
+        self._paused_at: float | None = None
+        self._paused_by: Any = None  # the source of the batches
+        self.loading.forget()
+        self._reset()
+
+    def _reset(self) -> None:
+        """Begin a window's counts."""
+        self._steps = 0
+        self._examples: int | None = 0
+        self._input = self._between = self._paused = 0.0
+        self._others = 0
+        self._skipped = self.loading.skipped
+
+    # What frameworks tell
+
+    def told(self, arguments: tuple[Any, ...]) -> None:
+        """Take the program's own event: at most its examples, and a value such as the loss."""
+        examples, value = (*arguments, None, None)[:2]
+        self.step(EXPLICIT, examples=examples, value=value)
+
+    def step(self, source: str, steps: int = 1, examples: Any = None, value: Any = None) -> None:
+        """A training step has ended, or several that ran as one."""
+        if source is not self.source and not self._counts(source):
+            return
+        if self._thread != get_ident():
+            self._others += steps
+            return
+        now = _clock()
+        held = self.loading.step(now)
+        if self._paused_at is not None:
+            self.resume(was_training=self.loading.trained == self._paused_by)
+        self._steps += steps
+        self._total += steps
+        if value is not None:
+            self._value = value
+        if examples is None and steps == 1:
+            examples = held
+        if examples is None or self._examples is None:
+            self._examples = None
+        else:
+            self._examples += int(examples)
+        if self._steps >= self._until:
+            try:
+                self._attend()
+            except Exception as error:  # the driver is gone, or a device failed: the program goes on without a probe
+                self._end(f"{type(error).__name__}: {error}")
+
+    def other_step(self) -> None:
+        """Another optimizer than the one that counts has taken a step."""
+        self._others += 1
+
+    def fetching(self, source: Any) -> None:
+        """A batch is about to be fetched."""
+        if self._started is None or self.source is None:
+            return
+        if self._paused_at is not None and source != self._paused_by:
+            self.resume()
+        if self.loading.is_foreign(source):
+            self.pause(source)
+        elif self.loading.last_at is not None and get_ident() == self._thread:
+            self._between += _clock() - self.loading.last_at
+            self.loading.last_at = None
+
+    def fetched(self, source: Any, size: int | None, seconds: float) -> None:
+        """A batch of so many examples was fetched; None where they can't be counted."""
+        self.loading.fetched(source, size, self._thread in (None, get_ident()))
+        if self._paused_at is None:
+            self._input += seconds
+
+    def pause(self, source: Any = None) -> None:
+        """What follows is no training, such as an evaluation: stop the clock."""
+        if self._started is not None and self._paused_at is None and self._thread == get_ident():
+            self._synchronise()
+            self._paused_at, self._paused_by = _clock(), source
+
+    def resume(self, was_training: bool = False) -> None:
+        """Training goes on, or never paused: the first batch of a new data set was taken for an evaluation's."""
+        if self._paused_at is not None and self._thread == get_ident():
+            if not was_training:
+                self._synchronise()
+                self._paused += _clock() - self._paused_at
+            self._paused_at = None
+            self.loading.last_at = None
+
+    # Which source counts
+
+    def _counts(self, source: str) -> bool:
+        """Whether this source's steps count from now on."""
+        if self.source == "":
+            return False
+        if self.source is not None:
+            if source is EXPLICIT:  # it was to be preferred, and its first step came late
+                self._end(f"the program tells its steps from step {self._total} on, after {self.source}")
+            return False
+        now = _clock()
+        seen = self._seen[source] = self._seen.get(source, 0) + 1
+        if seen == 1:
+            self._synchronise()
+            self._first_at[source] = _clock()
+            self.say(f"step of {source}")
+            self.loading.restart()
+        best = next(each for each in _RANKING if each in self._seen)
+        patient = best is OPTIMIZER and seen < _PATIENT_STEPS and now - self._first_at[best] < _PATIENT_SECONDS
+        if source is not best or seen < _FIRST_STEPS or patient:
+            if source is best:
+                self.loading.step(now)
+            return False
+        self.source, self._thread = source, get_ident()
+        return True
+
+    # The driver's requests
+
+    def _attend(self) -> None:
+        """End the window, answer, and wait for the next request."""
+        self._synchronise()
+        now = _clock()
+        if self._link is None:
+            self._call()
+        elif self._started is None:  # the steps after a hold are over that are not timed
+            self._begin(self._wanted)
+            return
+        else:
+            self._link.send({"window": self._window(now)})
+        self._started = None
+        while True:
+            was_held = not self._link.has_message()
+            request = self._link.receive(self._hold_seconds)
+            if "steps" in request:
+                break
+            if "figures" in request:
+                self._link.send({"figures": {name: self._figure(name) for name in request["figures"]}})
+        self._wanted = int(request["steps"])
+        skip = self._skip(self._wanted) if was_held and self._total > self._steps else 0
+        if skip:
+            self._reset()
+            self._until = skip
+        else:
+            self._begin(self._wanted)
+
+    def _skip(self, wanted: int) -> int:
+        """How many steps after a hold are not timed: loaders have filled their buffers meanwhile."""
+        buffered = self.loading.buffered
+        return wanted if buffered is None else -(-buffered // max(1, self.loading.usual or 1))
+
+    def _begin(self, steps: int) -> None:
+        self._reset()
+        self._until = steps
+        self.loading.last_at = None
+        self._started = _clock()
+
+    def _call(self) -> None:
+        # Imported only now: most of a program's processes take no step.
+        self._link = sys.modules["sitecustomize_of_tfperf"].load("tfperf_link").Link(*self._address)
+        rank, ranks = rank_of_process()
+        self._link.send({"hello": "probe", "rank": rank, "ranks": ranks, "pid": os.getpid()})
+        job = self._link.receive(10.0)
+        self._slowdown, self._hold_seconds = float(job["slowdown"]), float(job["hold_seconds"])
+        self._link.send({"ready": self._ready(ranks)})
+
+    def _ready(self, ranks: int) -> dict[str, Any]:
+        loading, source = self.loading, self.source
+        examples = None if not self._examples else self._examples / max(1, self._steps)
+        if examples is not None and source is not EXPLICIT and source is not KERAS:
+            examples = loading.in_a_step(ranks)
+        return {
+            "source": source,
+            "steps": self._seen[source or ""],
+            "examples_per_step": examples,
+            "counted": loading.how(ranks) if source is OPTIMIZER else "",
+            "fetches": bool(loading.usual),
+            "first_step_at": self._first_at[source or ""],
+            "skips": self._skip(0) if loading.buffered is not None else None,
+            "environment": versions(),
+        }
+
+    def _window(self, now: float) -> dict[str, Any]:
+        assert self._started is not None
+        seconds = now - self._started - self._paused
+        if self._slowdown:
+            more = seconds * self._slowdown / (1 - self._slowdown)
+            time.sleep(more)
+            seconds += more
+        try:
+            loss = None if self._value is None else float(self._value)
+        except (TypeError, ValueError, RuntimeError):  # a value of another kind, or a buffer that was donated
+            loss = None
+        return {
+            "steps": self._steps,
+            "seconds": seconds,
+            "loss": loss if loss is None or loss - loss == 0 else str(loss),
+            "examples": self._examples,
+            "input_seconds": self._input,
+            "between_seconds": self._between,
+            "paused_seconds": self._paused,
+            "skipped": self.loading.skipped - self._skipped,
+            "others": self._others,
+            "doubt": self.loading.doubt,
+        }
+
+    def _figure(self, name: str) -> Any:
+        reader = self.readers.get(name)
+        return None if reader is None else reader()
+
+    def _synchronise(self) -> None:
+        for wait in self.hooks:
+            wait()
+
+    @property
+    def value(self) -> Any:
+        """The last value that came with a step, such as the loss."""
+        return self._value
+
+    def _end(self, why: str) -> None:
+        """Count no more; the program goes on."""
+        self.say(f"ended {why}")
+        self.source = ""
+        if self._link is not None:
+            self._link.close()
+
+
+class Loader(NamedTuple):
+    """What a DataLoader states."""
+
+    ahead: int  # batches that its workers fetch ahead
+    size: int | None  # of a batch
+    shards: int  # into which its sampler splits the data
+
+
+class Loading:
+    """The batches that were fetched, and how many of them a step holds."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.last_at: float | None = None  # the last step's end
+        self.skipped = 0  # batches that no step followed
+        self.doubt = ""  # why examples can't be counted
+        self.loaders: dict[Any, Loader] = {}  # by source
+        self.trained: Any = None  # the source of the batches that steps follow
+        self._fetches_ahead = False  # in a thread of the program's own, nobody knows how far
+        self._last: Any = None
+        self._sizes: deque[int | None] = deque()
+        self._foreign: deque[int | None] = deque(maxlen=64)  # of the last source but that
+        self._of_last: list[int] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Learn anew how many batches a step holds: other steps count from now on."""
+        self.usual: int | None = None  # batches in a step; None until steps have shown it, 0 for none
+        self._first: list[int] = []  # batches before each of the first steps
+        self._since = 0  # batches since the last step
+
+    @property
+    def buffered(self) -> int | None:
+        """Batches that the loader fetches ahead; None where that is not known."""
+        known = None if self._fetches_ahead else self.loaders.get(self.trained)
+        return None if known is None else known.ahead
+
+    def is_foreign(self, source: Any) -> bool:
+        """Whether batches of this source are followed by no step, as those of an evaluation."""
+        return self.usual is not None and source != self.trained
+
+    def fetched(self, source: Any, size: int | None, is_training: bool) -> None:
+        """Note a batch."""
+        if source != self._last:
+            self._foreign.clear()
+        self._last = source
+        if self.is_foreign(source):
+            self._foreign.append(size)
+            return
+        self._since += 1
+        self._sizes.append(size)
+        stated = self.loaders[source].size if source in self.loaders else None
+        if size is not None and stated is not None and size > stated:
+            self.doubt = f"its batches hold {size} examples, and its loader says {stated}"
+        self._fetches_ahead |= not is_training
+
+    def step(self, now: float) -> int | None:
+        """Note a step's end; returns its examples, None where they are not known."""
+        self.last_at = now
+        if self._foreign and not self._since:
+            self.trained = self._last  # a new data set, as some programs make for each epoch
+            self._sizes.extend(self._foreign)
+            self._foreign.clear()
+        count, self._since = self._since, 0
+        if self.usual is None:
+            self._first.append(count)
+            if len(self._first) < _FIRST_STEPS:
+                self._sizes.clear()
+                return None
+            self.usual = sorted(self._first)[len(self._first) // 2]
+            self.trained = self._last
+        if not self.usual:
+            return None
+        sizes = [self._sizes.popleft() for _ in range(min(self.usual, len(self._sizes)))]
+        while len(self._sizes) > _LOOKED_AHEAD * self.usual:
+            self._sizes.popleft()
+            self.skipped += 1
+        if self.doubt or None in sizes:
+            return None
+        self._of_last = [size for size in sizes if size is not None]
+        return sum(self._of_last)
+
+    def _is_split(self, ranks: int) -> bool:
+        return ranks == 1 or (self.trained in self.loaders and self.loaders[self.trained].shards == ranks)
+
+    def in_a_step(self, ranks: int) -> int | None:
+        """Examples in a step of this process; None where they are not known."""
+        if self.doubt or not self._of_last or not self._is_split(ranks):
+            return None
+        return sum(self._of_last)
+
+    def how(self, ranks: int) -> str:
+        """How examples are counted, or why not."""
+        if self.doubt:
+            return self.doubt
+        if not self.usual:
+            return "no DataLoader of PyTorch gave its batches"
+        if not self._is_split(ranks):
+            return f"nothing shows that its {ranks} ranks train on different examples"
+        if not self._of_last:
+            return "its batches have no tensor whose examples could be counted"
+        batches = "a batch" if self.usual == 1 else f"{self.usual} batches"
+        return f"a step holds {batches} of the DataLoader, {sum(self._of_last)} examples"
+
+
+def rank_of_process() -> tuple[int, int]:
+    """This process' place among those that train together, and their number."""
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    for rank, ranks in (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")):
+        if os.environ.get(rank, "").isdigit() and os.environ.get(ranks, "").isdigit():
+            return int(os.environ[rank]), int(os.environ[ranks])
+    return 0, 1
+
+
+def versions() -> dict[str, str]:
+    """The versions of what trains."""
+    import platform
+
+    names = [
+        name for name in ("torch", "jax", "keras", "tensorflow", "lightning", "transformers") if name in sys.modules
+    ]
+    known = {name: str(getattr(sys.modules[name], "__version__", "")) for name in names}
+    return {"python": platform.python_version(), **{name: version for name, version in known.items() if version}}

@@ -1,0 +1,449 @@
+"""A user's Python program as a training run: a probe in it tells its steps, and holds it between two windows."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.core.command import STEPS, Command
+from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
+from pytest_tfperf.core.plain_json import build
+from pytest_tfperf.core.run import Window
+from pytest_tfperf.errors import Hung, MeasurementError, OneAtATime, TfperfError, TrainingEnded
+from pytest_tfperf.lines import Line
+from pytest_tfperf.probe import entry, frameworks, link, steps
+from pytest_tfperf.probe.hook_folder import HookFolder
+from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.programs.own_formats import FigureLines
+from pytest_tfperf.programs.reading import LineSplitter
+from pytest_tfperf.reports.numbers import counted, duration
+from pytest_tfperf.workers.launcher import PreparedCommand
+from pytest_tfperf.workers.processes import Process
+from pytest_tfperf.workers.training_run import OfRank, TrainingRun
+from pytest_tfperf.workers.wire import Listener, Silence
+from pytest_tfperf.workers.worker_run import Fault, WorkerRun
+
+_FIRST_STEP_SECONDS = 300.0
+_GREET_SECONDS = 0.2
+_NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
+_MOST_BYTES = 64 * 1024  # of a probe's message
+_MOST_HELD_SECONDS = 900.0  # a program that is held for longer goes on, unmeasured
+
+THREE_WAYS = (
+    "tell each step by `sys.audit('tfperf.step', EXAMPLES)` at its end; or state what the program prints by "
+    "reads=Reads(...), with unit='images/s'; `tfperf read -- COMMAND` shows both"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """What a probe tells when its process has taken some steps."""
+
+    source: str
+    steps: int  # that it has taken
+    examples_per_step: float | None
+    counted: str  # how examples are counted, or why not
+    fetches: bool
+    first_step_at: float  # by the clock of `time.perf_counter`
+    skips: int | None  # steps after a hold that are not timed; None where buffers are not known
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """A window as a probe tells it."""
+
+    steps: int
+    seconds: float
+    loss: float | None
+    examples: int | None
+    input_seconds: float
+    between_seconds: float
+    paused_seconds: float
+    skipped: int
+    others: int
+    doubt: str
+
+
+class _Rank(WorkerRun):
+    """A process of the program that trains."""
+
+    def __init__(self, program: _Program, hello: Mapping[str, Any], *, is_one_of: int) -> None:
+        self._program = program
+        self._pid = int(hello["pid"])
+        self.taken = 0
+        super().__init__(
+            Process(program.run.pid, lambda _: None, is_here=True, is_ended_here=False),
+            Path(program.run.log),
+            None,
+            {"slowdown": program.slowdown, "hold_seconds": _MOST_HELD_SECONDS},
+            python="",
+            on_cpus=True,
+            silence_seconds=program.run.silence_seconds,
+            name=f"rank {hello['rank']} of {is_one_of}" if is_one_of > 1 else "the program",
+        )
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return (self._pid,)
+
+    def lost(self, seconds: float = 0) -> MeasurementError:  # noqa: ARG002  the program says how it ended
+        """The error for a process that has closed its connection."""
+        self.fault = Fault.LOST
+        return self._program.ended(self.taken)
+
+    def silent(self, seconds: float | None = None) -> Hung:
+        """The error for a process that takes no step any more."""
+        self.fault = Fault.SILENT
+        for_so_long = duration(self.silence_seconds if seconds is None else seconds)
+        return self._program.run.hung(f"{self.name} took no step for {for_so_long} after {counted(self.taken, 'step')}")
+
+
+class _Program:
+    """The running program: its output, which must be read all the time, and its processes that call.
+
+    Args:
+        figures: takes the lines that it prints, for figures that are read from them.
+    """
+
+    def __init__(self, run: CommandRun, seen: Path, figures: FigureLines, slowdown: float) -> None:
+        self.run = run
+        self.began = time.perf_counter()
+        self.slowdown = slowdown
+        self._seen = seen
+        self._splitter = LineSplitter()
+        self.figures = figures
+        self.has_ended = False
+        self.steps = 0  # that have ended, as far as the driver knows
+
+    def drain(self) -> None:
+        """Read what it has printed."""
+        while not self.has_ended and (data := self.run.read(0)) is not None:
+            self.has_ended = data == b""
+            for line in self._splitter.feed(data):
+                self.figures.take(line, steps=self.steps)
+
+    def seen(self) -> list[tuple[int, str]]:
+        """What its Pythons have told: the process, and what it saw."""
+        text = ""
+        with suppress(OSError):
+            text = self._seen.read_text("utf-8", "replace")
+        rows = (line.partition("\t") for line in text.splitlines())
+        return list(dict.fromkeys((int(pid), what) for pid, _, what in rows if pid.isdecimal()))
+
+    def seen_in_words(self) -> str:
+        """What was seen, in words."""
+        what = [text for _, text in self.seen()]
+        imported = sorted({text.removeprefix("imported ") for text in what if text.startswith("imported ")})
+        took = sorted({text.removeprefix("step of ") for text in what if text.startswith("step of ")})
+        texts = [f"it imported {' and '.join(imported)}" if imported else "no framework was imported"]
+        texts += [f"a step of {' and of '.join(took)} was seen, and too few followed"] if took else []
+        texts += [text for text in what if text.startswith(("failed", "ended"))]
+        return "; ".join(texts)
+
+    def ended(self, taken: int) -> MeasurementError:
+        """The error for a program that has ended, or goes on without its probe."""
+        self.drain()
+        why = [text.removeprefix("ended ") for _, text in self.seen() if text.startswith("ended ")]
+        after = f"after {counted(taken, 'step')}" if taken else "before its first window"
+        if why and "the program tells its steps" in why[-1]:
+            return self.run.failure(why[-1], "tell them from the first step on")
+        bad = self.run.ended_badly()
+        if bad == "still runs":
+            text = f": {why[-1]}" if why else ""
+            return self.run.failure(f"the program is no longer measured {after}, and still runs{text}", THREE_WAYS)
+        if bad:
+            return self.run.failure(f"the program {bad} {after}", "fix the cause that its output shows")
+        fact = f"the program ended {after}"
+        step = Line("let it train longer, or give fewer steps=", "next")
+        return TrainingEnded(fact, step, f"its log: {self.run.log}")
+
+    def no_step(self, waited: float) -> MeasurementError:
+        """The error for a program that takes no step that can be seen."""
+        fact = f"the program took no step that can be seen in {duration(waited)}: {self.seen_in_words()}"
+        return self.run.failure(fact, f"{THREE_WAYS}; if its first step comes later, give first_within=SECONDS")
+
+
+class ProbedRun(TrainingRun):
+    """The training of a user's own program, by its steps.
+
+    Args:
+        ranks: its processes that train, which have called.
+        peak_memory: returns the most bytes that it held on the host; None where nobody watches.
+    """
+
+    def __init__(
+        self,
+        program: _Program,
+        listener: Listener,
+        command: Command,
+        ranks: Sequence[_Rank],
+        peak_memory: Callable[[], int | None] | None,
+        end: Callable[[], None],
+        started_as: Command,
+    ) -> None:
+        self.started_as = started_as
+        self._program, self._listener, self._command = program, listener, command
+        self._peak_memory = peak_memory
+        self._ranks = ranks
+        self._of_ready: list[_Ready] = []
+        self._windows: list[_Counted] = []
+        self.note = ""  # what a reader should know of how it is counted
+        super().__init__(ranks, program.run.silence_seconds, end=end)
+        ready = self._of_ready[0]
+        self.environment = {**program.run.environment, **ready.environment, "steps": ready.source}
+
+    @property
+    def why_not_held(self) -> str:
+        """See `TrainingRun.why_not_held`."""
+        if len(self._ranks) > 1:
+            return f"{len(self._ranks)} processes train together"
+        skips = self._of_ready[0].skips
+        if skips is None:
+            return "nobody knows how many batches it fetches ahead, and so would be too fast after waiting"
+        return ""
+
+    def _answers(self, kind: str) -> list[Any]:
+        answers = super()._answers(kind)
+        if kind == "ready":
+            return self._readied([_checked(_Ready, answer) for answer in answers])
+        return answers
+
+    def _readied(self, ready: list[_Ready]) -> list[Any]:
+        """The answers as a worker gives them."""
+        self._of_ready = ready
+        self._program.steps = ready[0].steps
+        first, given = ready[0], self._command.examples_per_step
+        known = [each.examples_per_step for each in ready]
+        unit, examples = self._command.counted, float(given or 0)
+        if unit == STEPS and given is None:
+            examples = 1.0
+        elif given is None and None not in known:
+            examples = math.fsum(each or 0.0 for each in known)
+        elif given is None:
+            why = first.counted or "nothing tells the examples of a step"
+            self.note = f"steps are counted, because {why}: give examples_per_step="
+            unit, examples = STEPS, 1.0
+        self._counts_examples = given is None and unit != STEPS
+        answer = {
+            "examples_per_step": examples if examples % 1 else int(examples),
+            "unit": unit,
+            "replicas": len(ready),
+            "steps": first.steps,
+            "compile_seconds": max(0.0, first.first_step_at - self._program.began),
+            "fetches": first.fetches,
+            "environment": first.environment,
+        }
+        return [answer] * len(ready)
+
+    def _window(self, windows: Sequence[Mapping[str, Any]]) -> Window:
+        of_ranks = [_checked(_Counted, window) for window in windows]
+        first, slowest = of_ranks[0], max(of_ranks, key=lambda window: window.seconds)
+        if any(window.steps != first.steps for window in of_ranks) or first.steps < 1 or slowest.seconds <= 0:
+            self._agreed("steps", windows)
+            raise self._program.run.failure(f"its probe told {first.steps} steps in {slowest.seconds:g} s", THREE_WAYS)
+        examples = None
+        if self._counts_examples:
+            counts = [window.examples for window in of_ranks]
+            if None in counts:
+                doubt = next((window.doubt for window in of_ranks if window.doubt), "some batches could not be counted")
+                raise self._program.run.failure(doubt, "give examples_per_step=, over all devices, or unit='steps/s'")
+            examples = sum(count or 0 for count in counts)
+        for rank in self._ranks:
+            rank.taken += first.steps
+        self._program.steps += first.steps
+        self._windows.append(slowest)
+        return Window(first.steps, slowest.seconds, first.loss, examples)
+
+    def figures(self, names: Sequence[str]) -> Mapping[str, OfRank]:
+        """The figures that the probe reads, those that the driver times, and those that the program prints."""
+        found = dict(super().figures([name for name in names if name != FIRST_STEP]))
+        if FIRST_STEP in names:
+            found[FIRST_STEP] = OfRank(self.compile_seconds, "")
+        if PEAK_MEMORY in names and PEAK_MEMORY not in found and self._peak_memory is not None:
+            peak = self._peak_memory()
+            found |= {} if peak is None else {PEAK_MEMORY: OfRank(float(peak), "")}
+        if "input_wait" in names and self._of_ready[0].fetches:
+            seconds = math.fsum(window.seconds for window in self._windows)
+            found["input_wait"] = OfRank(math.fsum(w.input_seconds for w in self._windows) / seconds, "")
+        return found
+
+    def _wait(self, waiting: Sequence[WorkerRun], seconds: float) -> list[WorkerRun]:
+        """Wait for answers; meanwhile read the output, and refuse a second training."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self._program.drain()
+            left = deadline - time.monotonic()
+            if ready := super()._wait(waiting, max(0.0, min(left, _GREET_SECONDS))):
+                return ready
+            self._refuse_others()
+            if left <= 0:
+                return []
+
+    def _refuse_others(self) -> None:
+        with suppress(Silence):
+            channel, hello = self._listener.greet(0.001)
+            channel.close()
+            raise _two(self._program, [*(rank.pids[0] for rank in self._ranks), hello.get("pid")])
+
+
+def _two(program: _Program, pids: Sequence[object]) -> MeasurementError:
+    return program.run.failure(
+        f"{len(pids)} processes train (pids {', '.join(map(str, pids))}), and nothing says that they do so together",
+        "measure a program that trains once; ranks are known by torch.distributed, RANK and WORLD_SIZE, or mpirun",
+    )
+
+
+def _checked(kind: type[Any], answer: object) -> Any:
+    try:
+        return build(kind, answer, "the probe's answer", newer=True)
+    except TfperfError as error:
+        raise MeasurementError(*error.lines) from None
+
+
+def start(
+    prepared: PreparedCommand,
+    command: Command,
+    *,
+    slowdown: float,
+    figures: FigureLines,
+    phase: Callable[[str], None],
+    notice: Callable[[str], None],
+    watch_memory: Callable[[int], Any] | None = None,
+    beside: TrainingRun | None = None,
+) -> ProbedRun:
+    """Start a program with a probe in it, and wait for its first steps.
+
+    Args:
+        slowdown: fraction of its throughput that it loses on purpose.
+        figures: takes its lines.
+        watch_memory: watches the children of a process; returns their peak.
+        beside: another program's run, which is held meanwhile.
+
+    Raises:
+        OneAtATime: it would disturb the program beside it, or be disturbed.
+        MeasurementError: it could not be started, ended, took no step that can be seen, or trains twice at once.
+    """
+    _require_probe(prepared.command)
+    if prepared.scratch is None:
+        raise MeasurementError(
+            "a program on several nodes is not measured by its steps",
+            next_step="State what it prints: reads=Reads(...)",
+        )
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, prepared.scratch, ignore_errors=True)
+        if isinstance(beside, ProbedRun) and (reason := why_not_at_once(beside.started_as, prepared.command)):
+            raise OneAtATime(reason)
+        listener = Listener()
+        undo.callback(listener.close)
+        host, port, key = listener.address.rsplit(":", 2)
+        seen = prepared.scratch / "seen"
+        hook = HookFolder(prepared.scratch)
+        hook.add(entry, "begin", host, int(port), key, str(seen), beside=(steps, link, frameworks))
+        environment = hook.environment(prepared.command.env)
+        run = CommandRun(replace(prepared, command=replace(prepared.command, env=environment)))
+        undo.callback(run.close)
+        undo.enter_context(prepared.proof(run.pid))
+        peak_memory = undo.enter_context(watch_memory(run.pid)) if watch_memory is not None else None
+        phase("first step")
+        program = _Program(run, seen, figures, slowdown)
+        ranks = _called(program, listener, command, notice)
+        for rank, _ in ranks:
+            undo.callback(rank.close)
+        for rank, channel in ranks:
+            channel.most_bytes = _MOST_BYTES
+            rank.adopt(channel, phase)
+        end = undo.pop_all()
+        try:
+            own = [rank for rank, _ in ranks]
+            return ProbedRun(program, listener, command, own, peak_memory, end.close, prepared.command)
+        except BaseException:
+            end.close()
+            raise
+
+
+def _called(program: _Program, listener: Listener, command: Command, notice: Callable[[str], None]) -> Any:
+    """The processes that train, by rank, with their channels."""
+    started = time.monotonic()
+    within = command.first_within or min(_FIRST_STEP_SECONDS, program.run.silence_seconds)
+    calls: dict[int, tuple[Any, Mapping[str, Any]]] = {}
+    ranks = 1
+    while len(calls) < ranks:
+        program.drain()
+        waited = time.monotonic() - started
+        if waited >= within and not calls:
+            raise program.no_step(waited)
+        if waited >= within:
+            missing = sorted(set(range(ranks)) - calls.keys())
+            raise program.run.failure(
+                f"of {ranks} ranks {', '.join(map(str, missing))} took no step in {duration(waited)}", THREE_WAYS
+            )
+        if waited >= _NOTICE_SECONDS:
+            notice(f"it waits for the first step: {program.seen_in_words()}")
+        try:
+            channel, hello = listener.greet(_GREET_SECONDS)
+        except Silence:
+            if program.has_ended:
+                raise _no_call(program) from None
+            continue
+        ranks, rank = max(1, int(hello.get("ranks", 1))), int(hello.get("rank", 0))
+        if rank in calls:
+            raise _two(program, [calls[rank][1].get("pid"), hello.get("pid")])
+        calls[rank] = channel, hello
+    return [(_Rank(program, hello, is_one_of=ranks), channel) for _, (channel, hello) in sorted(calls.items())]
+
+
+def _no_call(program: _Program) -> MeasurementError:
+    bad = program.run.ended_badly()
+    fact = f"the program {bad or 'ended'} before a step could be seen: {program.seen_in_words()}"
+    return program.run.failure(fact, "fix the cause that its output shows" if bad else THREE_WAYS)
+
+
+_WRITES = re.compile(r"-*\w*?(out|save|log|checkpoint|ckpt|result|run|work)\w*|-*\w*port", re.IGNORECASE)
+
+
+def why_not_at_once(a: Command, b: Command) -> str:
+    """Why two programs can't run at once without one writing what the other does; "" where nothing shows that."""
+    if Path(a.cwd).resolve() == Path(b.cwd).resolve():
+        return "both run in one folder, where each may write the files of the other"
+    ours = set(_named_values(a))
+    for name, value in _named_values(b):
+        if (name, value) in ours and _WRITES.fullmatch(name) and (value.startswith("/") or value.isdecimal()):
+            return f"both are given {name.lstrip('-')}={value}, where each may write what the other does"
+    return ""
+
+
+def _named_values(command: Command) -> Iterator[tuple[str, str]]:
+    """The options and variables of its own, each with its value."""
+    for word, following in zip(command.words, [*command.words[1:], ""], strict=True):
+        name, is_given, value = word.partition("=")
+        yield name, value if is_given else following
+    for name, value in command.env.items():
+        if os.environ.get(name) != value:
+            yield name, value
+
+
+_BARRED = re.compile(r"-[a-zA-Z]*[IES]")
+
+
+def _require_probe(command: Command) -> None:
+    """Refuse a Python that is told to ignore PYTHONPATH, or to import no `sitecustomize`."""
+    program, *options = command.words
+    if not Path(program).name.startswith("python"):
+        return
+    for option in options:
+        if not option.startswith("-") or option in ("-m", "-c", "-"):
+            return
+        if _BARRED.fullmatch(option):
+            raise MeasurementError(
+                f"{Path(program).name} {option} runs without the probe that tells a program's steps",
+                next_step=f"Start it without {option}, or state what it prints: reads=Reads(...)",
+            )
