@@ -94,8 +94,10 @@ def _require_whole_number(line: str, match: re.Match[str], group: str) -> None:
     before, behind = line[:begin], line[end:]
     # Where the pattern itself matches the comma behind the group, as in "632.9,120", the comma separates two numbers.
     is_separated = end < match.end()
+    is_cut_at_a_comma = begin == match.start() and re.search(r"\d,$", before)
     if (
         _NUMBER_BEGINS_BEFORE.search(before)
+        or is_cut_at_a_comma
         or _NUMBER_GOES_ON.match(behind)
         or (not is_separated and _THOUSANDS_FOLLOW.match(behind))
     ):

@@ -125,6 +125,7 @@ def test_an_output_of_which_many_lines_can_not_be_read_is_refused() -> None:
         (r"(?P<rate>\d\d)", "1500"),
         (r"tps: 1(?P<rate>\d+)", "tps: 1500"),
         (r"(?P<rate>\d+)", "12.5"),
+        (r"(?P<rate>[\d.]+) ex", "1,5 examples/s"),
         (r"(?P<seconds>\d+)", "12 ms"),
     ],
 )
