@@ -9,7 +9,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,8 +32,8 @@ from pytest_tfperf.lines import Line, shortened
 from pytest_tfperf.probe import entry, frameworks, link, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.own_formats import FigureLines
-from pytest_tfperf.programs.reading import LineSplitter
+from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
+from pytest_tfperf.programs.reading import LineSplitter, Unreadable
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.processes import Process
@@ -197,8 +197,24 @@ class _Program:
             if self.has_ended or (data := self.run.read(0)) is None:
                 return
             self.has_ended = data == b""
-            for line in self._splitter.feed(data):
-                self.figures.take(line, steps=self.steps)
+            with self._failures():
+                for line in self._splitter.feed(data):
+                    self.figures.take(line, steps=self.steps)
+
+    def printed(self) -> Mapping[str, FigureValue]:
+        """The figures that its lines gave."""
+        self.drain()
+        with self._failures():
+            self.figures.take("", steps=self.steps)
+            return self.figures.values()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn a line that can't be read into a failure of the program, with the end of its output."""
+        try:
+            yield
+        except Unreadable as error:
+            raise self.run.failure(error.fact, error.next_step, *error.lines) from error
 
     def seen(self) -> list[tuple[int, str]]:
         """What its Pythons have told: the process, and what it saw."""
@@ -354,12 +370,13 @@ class ProbedRun(TrainingRun):
             examples = sum(count or 0 for count in counts)
         for rank in self._ranks:
             rank.taken += first.steps
+        self._program.drain()  # what it printed in the window's steps
         self._program.steps += first.steps
         self._windows.append(first)
         return Window(first.steps, seconds, first.loss, examples)
 
     def figures(self, names: Sequence[str]) -> Mapping[str, OfRank]:
-        """The figures that the probe reads, those that the driver times, and those that the program prints."""
+        """The figures that the probe reads, and those that the driver times."""
         asked = [name for name in names if name not in (FIRST_STEP, INPUT_WAIT, *_COUNTS)]
         found = dict(super().figures(asked)) if asked else {}
         found |= {name: OfRank(float(count), "") for name in _COUNTS if name in names for count in self._count(name)}
@@ -372,6 +389,10 @@ class ProbedRun(TrainingRun):
             seconds = math.fsum(window.seconds for window in self._windows)
             found[INPUT_WAIT] = OfRank(math.fsum(w.input_seconds for w in self._windows) / seconds, "")
         return found
+
+    def printed(self) -> Mapping[str, OfRank]:
+        """The figures that it has printed."""
+        return {name: OfRank(figure.value, "", figure.place) for name, figure in self._program.printed().items()}
 
     def _count(self, name: str) -> Iterator[int]:
         """Yield the count after the first step and up to `FIXED_STEP`; of graph breaks also those of the first step.
