@@ -11,18 +11,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pytest_tfperf.core.command import STEPS, Command
 from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.run import Window
-from pytest_tfperf.errors import Hung, MeasurementError, OneAtATime, TfperfError, TrainingEnded
+from pytest_tfperf.errors import Hung, MeasurementError, NoStep, OneAtATime, TfperfError, TrainingEnded
 from pytest_tfperf.lines import Line
 from pytest_tfperf.probe import entry, frameworks, link, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.reading import LineSplitter
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.launcher import PreparedCommand
@@ -107,14 +106,21 @@ class _Rank(WorkerRun):
         return self._program.run.hung(f"{self.name} took no step for {for_so_long} after {counted(self.taken, 'step')}")
 
 
+class Lines(Protocol):
+    """Takes the lines that a program prints, such as `FigureLines`."""
+
+    def take(self, line: str, *, steps: int | None = None) -> None:
+        """Take a line, printed when so many steps had ended."""
+
+
 class _Program:
     """The running program: its output, which must be read all the time, and its processes that call.
 
     Args:
-        figures: takes the lines that it prints, for figures that are read from them.
+        figures: takes the lines that it prints.
     """
 
-    def __init__(self, run: CommandRun, seen: Path, figures: FigureLines, slowdown: float) -> None:
+    def __init__(self, run: CommandRun, seen: Path, figures: Lines, slowdown: float) -> None:
         self.run = run
         self.began = time.perf_counter()
         self.slowdown = slowdown
@@ -128,7 +134,8 @@ class _Program:
         """Read what it has printed."""
         while not self.has_ended and (data := self.run.read(0)) is not None:
             self.has_ended = data == b""
-            for line in self._splitter.feed(data):
+            lines = self._splitter.feed(data or b"\n")  # the last line may lack its end
+            for line in lines:
                 self.figures.take(line, steps=self.steps)
 
     def seen(self) -> list[tuple[int, str]]:
@@ -169,7 +176,8 @@ class _Program:
     def no_step(self, waited: float) -> MeasurementError:
         """The error for a program that takes no step that can be seen."""
         fact = f"the program took no step that can be seen in {duration(waited)}: {self.seen_in_words()}"
-        return self.run.failure(fact, f"{THREE_WAYS}; if its first step comes later, give first_within=SECONDS")
+        step = f"{THREE_WAYS}; if its first step comes later, give first_within=SECONDS"
+        return self.run.failure(fact, step).of_type(NoStep)
 
 
 class ProbedRun(TrainingRun):
@@ -200,6 +208,15 @@ class ProbedRun(TrainingRun):
         super().__init__(ranks, program.run.silence_seconds, end=end)
         ready = self._of_ready[0]
         self.environment = {**program.run.environment, **ready.environment, "steps": ready.source}
+
+    @property
+    def how_counted(self) -> str:
+        """How its examples are counted, in words, or why steps are."""
+        how = self._of_ready[0].counted if self._counts_examples and len(self._ranks) == 1 else ""
+        ranks = f" over all {len(self._ranks)} ranks" if len(self._ranks) > 1 else ""
+        if self.unit == STEPS:
+            return self.note or "steps are counted"
+        return how or f"a step holds {self.examples_per_step:,} {self.unit}{ranks}"
 
     @property
     def why_not_held(self) -> str:
@@ -314,9 +331,10 @@ def start(
     command: Command,
     *,
     slowdown: float,
-    figures: FigureLines,
+    figures: Lines,
     phase: Callable[[str], None],
     notice: Callable[[str], None],
+    waits_on: Callable[[str], bool] | None = None,
     watch_memory: Callable[[int], Any] | None = None,
     beside: TrainingRun | None = None,
 ) -> ProbedRun:
@@ -325,14 +343,18 @@ def start(
     Args:
         slowdown: fraction of its throughput that it loses on purpose.
         figures: takes its lines.
+        waits_on: for a trial, which starts where the probe is barred, too: returns by what was seen of the program
+            whether to wait on for its first step.
         watch_memory: watches the children of a process; returns their peak.
         beside: another program's run, which is held meanwhile.
 
     Raises:
+        NoStep: it took no step that can be seen, and did not fail.
         OneAtATime: it would disturb the program beside it, or be disturbed.
-        MeasurementError: it could not be started, ended, took no step that can be seen, or trains twice at once.
+        MeasurementError: it could not be started, failed, or trains twice at once.
     """
-    _require_probe(prepared.command)
+    if waits_on is None:
+        require_probe(prepared.command)
     if prepared.scratch is None:
         raise MeasurementError(
             "a program on several nodes is not measured by its steps",
@@ -355,7 +377,7 @@ def start(
         peak_memory = undo.enter_context(watch_memory(run.pid)) if watch_memory is not None else None
         phase("first step")
         program = _Program(run, seen, figures, slowdown)
-        ranks = _called(program, listener, command, notice)
+        ranks = _called(program, listener, command, notice, waits_on)
         for rank, _ in ranks:
             undo.callback(rank.close)
         for rank, channel in ranks:
@@ -370,7 +392,13 @@ def start(
             raise
 
 
-def _called(program: _Program, listener: Listener, command: Command, notice: Callable[[str], None]) -> Any:
+def _called(
+    program: _Program,
+    listener: Listener,
+    command: Command,
+    notice: Callable[[str], None],
+    waits_on: Callable[[str], bool] | None,
+) -> Any:
     """The processes that train, by rank, with their channels."""
     started = time.monotonic()
     within = command.first_within or min(_FIRST_STEP_SECONDS, program.run.silence_seconds)
@@ -379,7 +407,8 @@ def _called(program: _Program, listener: Listener, command: Command, notice: Cal
     while len(calls) < ranks:
         program.drain()
         waited = time.monotonic() - started
-        if waited >= within and not calls:
+        is_over = waits_on is not None and not waits_on(program.seen_in_words())
+        if (waited >= within or is_over) and not calls:
             raise program.no_step(waited)
         if waited >= within:
             missing = sorted(set(range(ranks)) - calls.keys())
@@ -404,7 +433,9 @@ def _called(program: _Program, listener: Listener, command: Command, notice: Cal
 def _no_call(program: _Program) -> MeasurementError:
     bad = program.run.ended_badly()
     fact = f"the program {bad or 'ended'} before a step could be seen: {program.seen_in_words()}"
-    return program.run.failure(fact, "fix the cause that its output shows" if bad else THREE_WAYS)
+    if bad:
+        return program.run.failure(fact, "fix the cause that its output shows")
+    return program.run.failure(fact, THREE_WAYS).of_type(NoStep)
 
 
 _WRITES = re.compile(r"-*\w*?(out|save|log|checkpoint|ckpt|result|run|work)\w*|-*\w*port", re.IGNORECASE)
@@ -434,7 +465,7 @@ def _named_values(command: Command) -> Iterator[tuple[str, str]]:
 _BARRED = re.compile(r"-[a-zA-Z]*[IES]")
 
 
-def _require_probe(command: Command) -> None:
+def require_probe(command: Command) -> None:
     """Refuse a Python that is told to ignore PYTHONPATH, or to import no `sitecustomize`."""
     program, *options = command.words
     if not Path(program).name.startswith("python"):
