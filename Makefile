@@ -73,7 +73,7 @@ nightly: $(VENV)/.installed-$(EXTRA)
 check: lint test
 
 # What takes longest comes first, so that all processes end together: pytest would order overlapping folders by name.
-FIRST := $(addprefix tests/,features training session programs)
+FIRST := $(addprefix tests/,features training session programs project workers revisions)
 REST := $(filter-out $(FIRST) $(addprefix tests/,nodes services data helpers __pycache__),$(patsubst %/,%,$(wildcard tests/*/)))
 test: $(VENV)/.installed-dev
 	$(PYTEST) $(FIRST) $(REST) -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)

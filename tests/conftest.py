@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.helpers.azure_logs import azure_logs
@@ -45,3 +48,13 @@ settings.register_profile(
     phases=(Phase.explicit, Phase.generate),
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "no clock"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without collections of garbage: modules of tests and TensorFlow's import leave none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()

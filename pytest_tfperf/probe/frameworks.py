@@ -5,8 +5,11 @@ Any Python from 3.8 runs this file, without this package.
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +23,6 @@ def in_torch_optim(module: Any, probe: Any) -> None:
     """`torch.optim.optimizer`: every optimizer's step, also of the user's own classes (hooks since PyTorch 2.0)."""
     source = sys.modules["tfperf_steps"].OPTIMIZER
     depth = [0]
-    counted: list[int | None] = [None]  # the id of the optimizer whose steps count
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         depth[0] += 1
@@ -30,9 +32,10 @@ def in_torch_optim(module: Any, probe: Any) -> None:
         if depth[0] > 0:  # an optimizer inside of another
             return
         depth[0] = 0
-        if counted[0] is None:
-            counted[0] = id(optimizer)
-        if counted[0] == id(optimizer):
+        counts = probe.optimizer and probe.optimizer()
+        if counts is None:  # the first that steps, or the one that counted is gone
+            counts, probe.optimizer = optimizer, weakref.ref(optimizer)
+        if counts is optimizer:
             probe.step(source)
         else:
             probe.other_step()
@@ -86,14 +89,16 @@ def in_torch_loader(module: Any, probe: Any) -> None:
     iterator = module._BaseDataLoaderIter  # its name is not public
     begin, following = iterator.__init__, iterator.__next__
     tensor = sys.modules["torch"].Tensor
+    sources = itertools.count()
     loader_facts = sys.modules["tfperf_steps"].Loader
 
     def __init__(self: Any, loader: Any) -> None:
         begin(self, loader)
         sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
         size = loader.batch_size or getattr(sampler, "batch_size", None)
-        self._tfperf_source = id(loader.dataset)
-        probe.loading.loaders[id(loader.dataset)] = loader_facts(
+        # Each loader has a number of its own: evaluation may read the same data set by another one, and ids come again.
+        source = self._tfperf_source = loader.__dict__.setdefault("_tfperf_source", (os.getpid(), next(sources)))
+        self._tfperf_facts = probe.loading.loaders[source] = loader_facts(
             loader.num_workers * (loader.prefetch_factor or 0), size if isinstance(size, int) else None, _shards(loader)
         )
 
@@ -102,7 +107,7 @@ def in_torch_loader(module: Any, probe: Any) -> None:
         probe.fetching(source)
         began = _clock()
         batch = following(self)
-        probe.fetched(source, _examples(batch, tensor, probe.loading.loaders[source].size), _clock() - began)
+        probe.fetched(source, _examples(batch, tensor, self._tfperf_facts.size), _clock() - began)
         return batch
 
     iterator.__init__, iterator.__next__ = __init__, __next__

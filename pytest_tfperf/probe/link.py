@@ -27,8 +27,10 @@ class Link:
 
     def __init__(self, host: str, port: int, key: str) -> None:
         self._sent = self._received = 0
+        self._file: tuple[int, int] | None = None  # its socket
         try:
             self._socket = socket.create_connection((host, port), timeout=_CALL_SECONDS)
+            self._file = _file(self._socket)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             ours = os.urandom(_NONCE)
             self._socket.sendall(GREETING + ours)
@@ -45,6 +47,7 @@ class Link:
         body = json.dumps(message).encode()
         signature = self._signature(b"worker", self._sent, body)
         self._sent += 1
+        self._require_own_file()
         try:
             self._socket.sendall(_LENGTH.pack(len(body)) + signature + body)
         except OSError as error:
@@ -52,6 +55,7 @@ class Link:
 
     def receive(self, seconds: float) -> Any:
         """The next message; raises Gone, also if none comes for so long."""
+        self._require_own_file()
         try:
             self._socket.settimeout(seconds)
             head = self._read(_HEAD)
@@ -71,7 +75,15 @@ class Link:
 
     def close(self) -> None:
         """Close this end."""
-        self._socket.close()
+        if _file(self._socket) == self._file:
+            self._socket.close()
+        else:
+            self._socket.detach()
+
+    def _require_own_file(self) -> None:
+        """Never write into a file of the program's: it may have closed all descriptors, and opened others."""
+        if _file(self._socket) != self._file:
+            raise Gone("the program has closed its connection")
 
     def _signature(self, sender: bytes, number: int, body: bytes) -> bytes:
         return hmac.new(self._key, b"%s %d " % (sender, number) + body, hashlib.sha256).digest()
@@ -84,3 +96,11 @@ class Link:
                 raise Gone("it has closed the connection")
             data += piece
         return data
+
+
+def _file(of: socket.socket) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(of.fileno())
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

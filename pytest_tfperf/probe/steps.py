@@ -22,6 +22,8 @@ _RANKING = (EXPLICIT, KERAS, OPTIMIZER)
 _FIRST_STEPS = 3  # of one source, before it counts
 _PATIENT_STEPS = 8  # of an optimizer: others may have several of its steps in one of theirs
 _PATIENT_SECONDS = 10.0
+_MOST_BATCHES = 4096  # of a step, that are noted
+_MOST_EXAMPLES = 2**53
 _LOOKED_AHEAD = 2  # batches, beyond those of a step, that a loop may fetch before it trains on them
 
 _clock = time.perf_counter
@@ -60,6 +62,7 @@ class Probe:
         self._started: float | None = None
         self._paused_at: float | None = None
         self._paused_by: Any = None  # the source of the batches
+        self.optimizer: Any = None  # a weak reference to the one whose steps count
         self.loading.forget()
         self._reset()
 
@@ -68,7 +71,7 @@ class Probe:
         self._steps = 0
         self._examples: int | None = 0
         self._input = self._between = self._paused = 0.0
-        self._others = 0
+        self._others = self._of_other_thread = 0
         self._skipped = self.loading.skipped
 
     # What frameworks tell
@@ -76,34 +79,51 @@ class Probe:
     def told(self, arguments: tuple[Any, ...]) -> None:
         """Take the program's own event: at most its examples, and a value such as the loss."""
         examples, value = (*arguments, None, None)[:2]
+        if hasattr(value, "detach"):  # a loss of PyTorch would keep the step's whole graph in memory
+            value = value.detach()
         self.step(EXPLICIT, examples=examples, value=value)
 
     def step(self, source: str, steps: int = 1, examples: Any = None, value: Any = None) -> None:
-        """A training step has ended, or several that ran as one."""
-        if source is not self.source and not self._counts(source):
-            return
+        """A training step has ended, or several that ran as one; the program never fails for it."""
+        try:
+            if source is self.source or self._counts(source):
+                self._count(steps, examples, value)
+        except Exception as error:  # the driver is gone, or a device failed: the program goes on without a probe
+            self._end(f"{type(error).__name__}: {error}")
+
+    def _count(self, steps: int, examples: Any, value: Any) -> None:
         if self._thread != get_ident():
-            self._others += steps
+            if self._thread in sys._current_frames():
+                self._of_other_thread += steps
+                return
+            self._thread = get_ident()  # the one that trained has ended
+        elif self._of_other_thread:
+            self._end("two threads tell steps: measure one training at a time")
             return
         now = _clock()
         held = self.loading.step(now)
-        if self._paused_at is not None:
-            self.resume(was_training=self.loading.trained == self._paused_by)
-        self._steps += steps
         self._total += steps
+        if self._paused_at is not None:
+            was_training = self._paused_by in self.loading.trained
+            self.resume(was_training)
+            if not was_training:  # nothing shows where in this step training went on, so none of it is timed or counted
+                return
+        self._steps += steps
         if value is not None:
             self._value = value
         if examples is None and steps == 1:
             examples = held
+        if examples is not None:
+            examples = int(examples)
+            if not 0 <= examples <= _MOST_EXAMPLES:
+                self._end("a step told a number of examples that can't be true")
+                return
         if examples is None or self._examples is None:
             self._examples = None
         else:
-            self._examples += int(examples)
+            self._examples += examples
         if self._steps >= self._until:
-            try:
-                self._attend()
-            except Exception as error:  # the driver is gone, or a device failed: the program goes on without a probe
-                self._end(f"{type(error).__name__}: {error}")
+            self._attend()
 
     def other_step(self) -> None:
         """Another optimizer than the one that counts has taken a step."""
@@ -123,8 +143,8 @@ class Probe:
 
     def fetched(self, source: Any, size: int | None, seconds: float) -> None:
         """A batch of so many examples was fetched; None where they can't be counted."""
-        self.loading.fetched(source, size, self._thread in (None, get_ident()))
-        if self._paused_at is None:
+        self.loading.fetched(source, size)
+        if self._paused_at is None and self._thread == get_ident():
             self._input += seconds
 
     def pause(self, source: Any = None) -> None:
@@ -242,7 +262,7 @@ class Probe:
             seconds += more
         try:
             loss = None if self._value is None else float(self._value)
-        except (TypeError, ValueError, RuntimeError):  # a value of another kind, or a buffer that was donated
+        except Exception:  # a value of another kind, or a buffer that was donated
             loss = None
         return {
             "steps": self._steps,
@@ -296,33 +316,38 @@ class Loading:
         """Begin anew."""
         self.last_at: float | None = None  # the last step's end
         self.skipped = 0  # batches that no step followed
-        self.doubt = ""  # why examples can't be counted
         self.loaders: dict[Any, Loader] = {}  # by source
-        self.trained: Any = None  # the source of the batches that steps follow
+        self.trained: set[Any] = set()  # the sources of the batches that steps follow
         self._fetches_ahead = False  # in a thread of the program's own, nobody knows how far
+        self._fetcher: int | None = None  # the thread of the last batch
         self._last: Any = None
-        self._sizes: deque[int | None] = deque()
-        self._foreign: deque[int | None] = deque(maxlen=64)  # of the last source but that
+        self._sizes: deque[int | None] = deque(maxlen=_MOST_BATCHES)
+        self._foreign: deque[int | None] = deque(maxlen=_MOST_BATCHES)  # of the last source, since another one's
         self._of_last: list[int] = []
+        self._since: dict[Any, int] = {}  # batches of each source since the last step
         self.restart()
 
     def restart(self) -> None:
         """Learn anew how many batches a step holds: other steps count from now on."""
+        self.doubt = ""  # why examples can't be counted
+        self._short = 0  # batches in a row that hold less than their loader says
         self.usual: int | None = None  # batches in a step; None until steps have shown it, 0 for none
-        self._first: list[int] = []  # batches before each of the first steps
-        self._since = 0  # batches since the last step
+        self._first: list[dict[Any, int]] = []  # batches of each source before each of the first steps
+        self._foreign_steps = 0  # in a row, each after batches of a source that is not trained on
+        self._foreign.clear()
 
     @property
     def buffered(self) -> int | None:
-        """Batches that the loader fetches ahead; None where that is not known."""
-        known = None if self._fetches_ahead else self.loaders.get(self.trained)
-        return None if known is None else known.ahead
+        """Batches that the loaders fetch ahead; None where that is not known."""
+        if self._fetches_ahead or not self.trained or not self.trained <= self.loaders.keys():
+            return None
+        return sum(self.loaders[source].ahead for source in self.trained)
 
     def is_foreign(self, source: Any) -> bool:
         """Whether batches of this source are followed by no step, as those of an evaluation."""
-        return self.usual is not None and source != self.trained
+        return self.usual is not None and source not in self.trained
 
-    def fetched(self, source: Any, size: int | None, is_training: bool) -> None:
+    def fetched(self, source: Any, size: int | None) -> None:
         """Note a batch."""
         if source != self._last:
             self._foreign.clear()
@@ -330,28 +355,25 @@ class Loading:
         if self.is_foreign(source):
             self._foreign.append(size)
             return
-        self._since += 1
+        self._since[source] = self._since.get(source, 0) + 1
         self._sizes.append(size)
-        stated = self.loaders[source].size if source in self.loaders else None
-        if size is not None and stated is not None and size > stated:
-            self.doubt = f"its batches hold {size} examples, and its loader says {stated}"
-        self._fetches_ahead |= not is_training
+        loader = self.loaders.get(source)
+        if size is not None and loader is not None and loader.size is not None:
+            self._short = self._short + 1 if size < loader.size else 0
+            # The last batch of an epoch holds less, and with an IterableDataset the last one of each worker.
+            if size > loader.size or self._short > 1 + loader.ahead:
+                self.doubt = f"its batches hold {size} examples, and its loader says {loader.size}"
+        self._fetcher = get_ident()
 
     def step(self, now: float) -> int | None:
         """Note a step's end; returns its examples, None where they are not known."""
         self.last_at = now
-        if self._foreign and not self._since:
-            self.trained = self._last  # a new data set, as some programs make for each epoch
-            self._sizes.extend(self._foreign)
-            self._foreign.clear()
-        count, self._since = self._since, 0
+        since, self._since = self._since, {}
+        self._fetches_ahead |= bool(since) and self._fetcher != get_ident()
         if self.usual is None:
-            self._first.append(count)
-            if len(self._first) < _FIRST_STEPS:
-                self._sizes.clear()
-                return None
-            self.usual = sorted(self._first)[len(self._first) // 2]
-            self.trained = self._last
+            self._learn(since)
+        elif not since:
+            self._look_for_a_new_source()
         if not self.usual:
             return None
         sizes = [self._sizes.popleft() for _ in range(min(self.usual, len(self._sizes)))]
@@ -363,8 +385,45 @@ class Loading:
         self._of_last = [size for size in sizes if size is not None]
         return sum(self._of_last)
 
+    def _learn(self, since: dict[Any, int]) -> None:
+        """Take one of the first steps, and the batches before it."""
+        first = self._first
+        first.append(since)
+        if len(first) < _FIRST_STEPS:
+            return
+        sources = {source for batches in first for source in batches}
+        # An evaluation between two of them is none of their training.
+        often = {source for source in sources if sum(source in batches for batches in first) > len(first) // 2}
+        self.trained = often or set(first[-1])
+        counts = [sum(n for source, n in batches.items() if source in often or not often) for batches in first]
+        self.usual = sorted(counts)[len(counts) // 2]
+        ahead = sum(counts) - len(counts) * self.usual
+        kept = self.usual + (ahead if 0 < ahead <= _LOOKED_AHEAD * self.usual else 0)
+        while len(self._sizes) > kept:
+            self._sizes.popleft()
+        if len(self.trained) > 1:
+            self.doubt = f"a step takes batches of {len(self.trained)} DataLoaders"
+
+    def _look_for_a_new_source(self) -> None:
+        """Before this step no batch was fetched but of a source that is not trained on, or none at all."""
+        if not self._foreign:
+            self._foreign_steps = 0
+        elif not self.usual:
+            # A warm-up without a loader comes before the training, or an evaluation with one between its steps.
+            self._foreign_steps += 1
+            if self._foreign_steps >= _FIRST_STEPS:
+                self.restart()
+        elif len(self._sizes) < self.usual:  # no evaluation, before which the step's own batches were fetched
+            if len(self.trained) > 1:
+                self.restart()
+            else:  # a new loader, as some programs make for each epoch
+                self.trained = {self._last}
+                self._sizes.extend(self._foreign)
+        self._foreign.clear()
+
     def _is_split(self, ranks: int) -> bool:
-        return ranks == 1 or (self.trained in self.loaders and self.loaders[self.trained].shards == ranks)
+        shards = [self.loaders[source].shards for source in self.trained if source in self.loaders]
+        return ranks == 1 or (bool(shards) and all(number == ranks for number in shards))
 
     def in_a_step(self, ranks: int) -> int | None:
         """Examples in a step of this process; None where they are not known."""

@@ -82,24 +82,36 @@ def without(folder: Path, tests: str, *features: str) -> Path:
     return folder
 
 
+# Of any two features there is a set with either and without the other: a feature that needs another is noticed as if
+# each were deleted alone, in ten sessions in place of one for each.
+DELETED = [
+    [feature for number, feature in enumerate(FEATURES) if bool(number & 1 << bit) is has_it]
+    for bit in range(len(FEATURES).bit_length())
+    for has_it in (False, True)
+]
+
+
 @pytest.fixture(scope="module")
-def sessions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The output of a session without each feature in turn."""
-    projects = {one: without(tmp_path_factory.mktemp("without"), CHECKS_A_PROGRAM, one) for one in FEATURES}
-    subprocess.run([sys.executable, "-c", SESSIONS, *projects.values()], check=True)
-    return {one: (project / "output").read_text() for one, project in projects.items()}
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The output of a session without each set of features."""
+    projects = [without(tmp_path_factory.mktemp("without"), CHECKS_A_PROGRAM, *deleted) for deleted in DELETED]
+    subprocess.run([sys.executable, "-c", SESSIONS, *projects], check=True)
+    return [(project / "output").read_text() for project in projects]
 
 
-def test_the_features_are_found() -> None:
-    assert len(FEATURES) > 10
+def test_the_features_are_found_and_each_is_deleted_beside_each_other() -> None:
+    pairs = {(gone, left) for deleted in DELETED for gone in deleted for left in {*FEATURES} - {*deleted}}
+    assert len(pairs) == len(FEATURES) * (len(FEATURES) - 1) > 100
 
 
-@pytest.mark.parametrize("feature", FEATURES)
-def test_a_check_passes_and_the_commands_of_the_others_are_listed(sessions: dict[str, str], feature: str) -> None:
-    said = sessions[feature]
-    assert "2 passed" in said, said
+@pytest.mark.parametrize("number", range(len(DELETED)))
+def test_a_check_passes_and_the_commands_of_the_others_are_listed(sessions: list[str], number: int) -> None:
+    said, deleted = sessions[number], DELETED[number]
+    assert "2 passed" in said, (deleted, said)
     assert said.endswith("exit status 0\n")
-    assert ("\n    doctor " in said, "\n    replay " in said) == (feature != "doctor", feature != "replay")
+    assert [f"\n    {command} " in said for command in ("doctor", "replay")] == [
+        command not in deleted for command in ("doctor", "replay")
+    ]
 
 
 # Once whole: whatever a feature does when a test is judged, or when a session ends, it is not missed.

@@ -51,6 +51,9 @@ class PlayedRun:
     steps: int = 0
     on_close: Callable[[], None] = lambda: None
     pids: tuple[int, ...] = ()
+    taken: int = 1
+    note: str = ""
+    why_not_held: str = ""
 
     def request(self, steps: int) -> None:
         self.queued.append(steps)

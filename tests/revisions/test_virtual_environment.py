@@ -162,8 +162,8 @@ def test_a_python_that_is_not_here_is_brought_by_uv(tmp_path: Path, monkeypatch:
 
 @pytest.fixture(scope="module")
 def installed_uv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with uv: the one on PATH, or from pip's index."""
-    if (path := shutil.which("uv")) is not None:
+    """The folder with uv: the one on PATH or beside this Python, or from pip's index."""
+    if (path := shutil.which("uv") or shutil.which("uv", path=Path(sys.executable).parent)) is not None:
         return Path(path).parent
     folder = tmp_path_factory.mktemp("uv")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--retries=0", f"--target={folder}", "uv"]

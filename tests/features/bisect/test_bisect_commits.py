@@ -20,17 +20,17 @@ FOUND, NOT_SLOWER, NOT_MEASURED, USAGE, INTERRUPTED = 0, 1, 6, 4, 2
 
 
 class Bisected:
-    """A repository of commits 0 to 6: commit 5 is slower, and the program of commit 3 fails."""
+    """A repository of commits 0 to 5: commit 4 is slower, and the program of commit 2 fails."""
 
     def __init__(self, project: Project) -> None:
         self.repository = Repository(project)
         project.write("pytest.ini", (project.folder / "pytest.ini").read_text().replace("steps = 15", "steps = 1"))
         loop = (project.folder / "loop.py").read_text()
         self.commits = [self.repository.commit("commit 0")]
-        for number in range(1, 7):
-            text = "raise SystemExit(1)\n" if number == 3 else f"{loop}# {number}\n"
+        for number in range(1, 6):
+            text = "raise SystemExit(1)\n" if number == 2 else f"{loop}# {number}\n"
             (project.folder / "loop.py").write_text(text)
-            if number == 5:
+            if number == 4:
                 self.repository.cost(0.012)
             self.commits.append(self.repository.commit(f"commit {number}"))
 
@@ -83,13 +83,13 @@ def test_the_commit_is_found_with_its_size_its_author_and_the_command_that_shows
     _, status, text = first
     shown = bisected.shown
     assert status == FOUND, text
-    assert f"{shown[5]} is the first slow one: -1" in text
+    assert f"{shown[4]} is the first slow one: -1" in text
     assert "author   Ada <ada@example.com>" in text
-    assert f"show     git show {shown[5]}" in text
+    assert f"show     git show {shown[4]}" in text
 
 
 def test_a_commit_that_can_not_be_measured_is_skipped(bisected: Bisected, first: tuple[str, int, str]) -> None:
-    assert f"{bisected.shown[3]}: skipped: " in first[2]
+    assert f"{bisected.shown[2]}: skipped: " in first[2]
 
 
 def test_an_interrupted_search_says_what_it_keeps_and_goes_on(first: tuple[str, int, str]) -> None:

@@ -1,9 +1,8 @@
-"""Checks that are judged by figures beside their throughput, with real workers and a real program."""
+"""Checks that are judged by figures beside their throughput, with workers, played and real, and a real program."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.run import Run
 from tests.helpers.inner import ANY_THROUGHPUT, MACHINE, NOT_MEASURED, Finished, Project
 
 pytestmark = pytest.mark.slow
@@ -63,22 +63,20 @@ def figure_row(project: Project, workload: str, figure: str, value: float, **row
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Project]:
-    """Its workers train, or play their steps where a test's parameter is False."""
-    with Project(tmp_path_factory.mktemp("figures") / "project", trains=getattr(request, "param", True)) as made:
-        made.tests(TESTS)
-        made.write("train.py", PROGRAM)
-        for batch in range(1, 6):
-            made.baseline(WORKLOAD.format(batch), **ANY_THROUGHPUT)
-        made.baseline("it", unit="examples", **ANY_THROUGHPUT)
-        for figure, value in (("peak_memory", 2.0**50), ("first_step", 1e6), ("loss", 2.3)):
-            figure_row(made, WORKLOAD.format(1), figure, value)
-            is_loss = figure == "loss"
-            note = "read at reading 4" if is_loss else ""
-            figure_row(made, "it", figure, 0.25 if is_loss else value, note=note)
-        figure_row(made, WORKLOAD.format(2), "peak_memory", 1.0)
-        figure_row(made, WORKLOAD.format(4), "peak_memory", 1.0)
-        yield made
+def project(played: Project) -> Project:
+    played.tests(TESTS)
+    played.write("train.py", PROGRAM)
+    for batch in range(1, 6):
+        played.baseline(WORKLOAD.format(batch), **ANY_THROUGHPUT)
+    played.baseline("it", unit="examples", **ANY_THROUGHPUT)
+    for figure, value in (("peak_memory", 2.0**50), ("first_step", 1e6), ("loss", 2.3)):
+        figure_row(played, WORKLOAD.format(1), figure, value)
+        is_loss = figure == "loss"
+        note = "read at reading 4" if is_loss else ""
+        figure_row(played, "it", figure, 0.25 if is_loss else value, note=note)
+    figure_row(played, WORKLOAD.format(2), "peak_memory", 1.0)
+    figure_row(played, WORKLOAD.format(4), "peak_memory", 1.0)
+    return played
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +126,6 @@ def test_the_history_keeps_figures_as_rows(project: Project, session: Finished) 
     assert set(found) == expected, Path(path)
 
 
-@pytest.mark.parametrize("project", [False], ids=["played"], indirect=True, scope="module")
 def test_a_whole_suite_asks_for_a_figure_and_the_nightly_gate_requires_its_baseline(project: Project) -> None:
     found = project.run("-k", "test_passes", "-o", "tfperf_also=loss", "--tfperf-require-baseline")
     assert found.status == 0, found.text
@@ -141,6 +138,8 @@ def test_a_figure_that_nobody_knows_in_the_ini_file_is_a_usage_error(project: Pr
     assert found.status not in (0, NOT_MEASURED)
     assert "unknown figure 'memory'" in found.text
 
+
+# Real workers
 
 DRAWS = """
     import os, time
@@ -176,36 +175,46 @@ DRAWING = """
     def test_loss(throughput, on, name):
         throughput.check(tiny(model=f"draws:{name}", trainer="own"), on=on, tolerance=0.5, also=("loss",))
 
-    @pytest.mark.parametrize("also", [("loss",), ("loss", "first_step")], ids=len)
+    @pytest.mark.parametrize("also", [("loss",), ("loss", "first_step", "peak_memory")], ids=len)
     def test_caches(throughput, on, also):
         throughput.check(tiny(model="draws:caches", trainer="own"), on=on, also=also)
 """
 
 
-def drawing(project: Project, which: str, *options: str) -> Finished:
-    project.write("draws.py", DRAWS)
-    project.tests(DRAWING, "test_draws.py")
-    return project.run("test_draws.py", "-k", which, *options)
+@pytest.fixture(scope="module")
+def trained(shared: Project) -> Project:
+    shared.write("draws.py", DRAWS)
+    shared.tests(DRAWING)
+    return shared
 
 
-def test_recording_says_that_a_loss_differs_between_runs_of_one_seed(project: Project) -> None:
-    found = drawing(project, "test_loss", "--update-baselines")
-    text = found.cases["test_loss[unseeded]"].text
+@pytest.fixture(scope="module")
+def recorded(trained: Project) -> Finished:
+    return trained.run("-k", "test_loss", "--update-baselines")
+
+
+def test_recording_says_that_a_loss_differs_between_runs_of_one_seed(recorded: Finished) -> None:
+    text = recorded.cases["test_loss[unseeded]"].text
     assert "the loss differs between runs of the same seed by more than its tolerance: " in text
     assert "the model may draw random numbers without the seed" in text
 
 
-def test_each_run_of_ones_own_training_begins_with_the_same_seed(project: Project) -> None:
-    losses = set()
-    for _ in range(2):
-        drawing(project, "test_loss and not unseeded")
-    for one in project.history.measurements():
-        if one.test.endswith("::test_loss[seeded]"):
-            losses |= {run.figures["loss"] for run in one.runs}
-    assert len(losses) == 1
+def test_each_run_of_ones_own_training_begins_with_the_same_seed(trained: Project, recorded: Finished) -> None:
+    assert recorded.kinds["test_loss[seeded]"] == "passed"
+    losses = [run.figures["loss"] for run in trained.measured("test_loss[seeded]").runs]
+    assert (len(losses), len(set(losses))) == (5, 1)
 
 
-def test_a_worker_whose_first_step_is_judged_compiles_without_caches(project: Project) -> None:
-    drawing(project, "test_caches")
-    found = [project.measured(f"test_caches[{figures}]").runs[0].figures["loss"] for figures in (1, 2)]
-    assert found == [0, 1]
+@pytest.fixture(scope="module")
+def caches(trained: Project) -> list[Run]:
+    """Runs without and with a judged first step."""
+    trained.run("-k", "test_caches")
+    return [trained.measured(f"test_caches[{figures}]").runs[0] for figures in (1, 3)]
+
+
+def test_a_worker_whose_first_step_is_judged_compiles_without_caches(caches: list[Run]) -> None:
+    assert [run.figures["loss"] for run in caches] == [0, 1]
+
+
+def test_a_worker_tells_its_first_step_and_its_memory_where_they_are_judged(caches: list[Run]) -> None:
+    assert [set(run.figures) for run in caches] == [{"loss"}, {"loss", "first_step", "peak_memory"}]

@@ -56,9 +56,18 @@ MINE = {
 
 
 @pytest.fixture(scope="module")
-def tried(played: Project) -> tuple[int, str]:
+def goes_on(played: Project) -> subprocess.CompletedProcess[str]:
+    """A trial of one session, and then of two."""
     played.tests(TESTS)
     played.write("mine.json", "of last night")
+    trial(played, "--sessions=1", "--slowdown=0.4", "--", "-k", "test_it", **MINE)
+    return command(played, "--sessions=2", "--slowdown=0.4", "--json", "--", "-k", "test_it", **MINE)
+
+
+@pytest.fixture(scope="module")
+def tried(played: Project, goes_on: subprocess.CompletedProcess[str]) -> tuple[int, str]:
+    """The answer of that trial."""
+    del goes_on
     return trial(played, "--sessions=2", "--slowdown=0.4", "--", "-k", "test_it", **MINE)
 
 
@@ -133,13 +142,9 @@ def test_the_base_is_tried_by_comparisons_of_the_commit_with_itself(repository: 
     assert "losses found    1 of 1 losses of 40.0 %" in text
 
 
-def test_a_trial_that_goes_on_says_so_beside_its_json(tmp_path: Path) -> None:
-    with Project(tmp_path / "project", trains=False) as project:
-        project.tests(TESTS)
-        trial(project, "--sessions=1", "--slowdown=0.4")
-        done = command(project, "--sessions=2", "--slowdown=0.4", "--json")
-    assert "the trial goes on: 2 of 3 sessions have run" in done.stderr
-    assert len(json.loads(done.stdout)["trial"]["sessions"]) == 3
+def test_a_trial_that_goes_on_says_so_beside_its_json(goes_on: subprocess.CompletedProcess[str]) -> None:
+    assert "the trial goes on: 2 of 3 sessions have run" in goes_on.stderr
+    assert len(json.loads(goes_on.stdout)["trial"]["sessions"]) == 3
 
 
 def test_sessions_that_measure_nothing_end_a_trial_with_a_status_of_their_own(tmp_path: Path) -> None:
