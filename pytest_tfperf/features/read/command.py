@@ -114,7 +114,7 @@ def _run(given: argparse.Namespace) -> int:
         show(*error.lines)
         return EXIT_NOT_MEASURED
     if command.reads is not None:
-        measured = _as_stated(command, printed, given.devices)
+        measured = _as_stated(command, printed, given)
     elif printed.steps is not None:
         measured = _by_steps(command, printed, printed.steps, given.devices)
     else:
@@ -134,7 +134,7 @@ def _run(given: argparse.Namespace) -> int:
     return EXIT_GREEN
 
 
-class _Steps(NamedTuple):
+class Steps(NamedTuple):
     """The steps of a program as its probe told them."""
 
     source: str
@@ -142,13 +142,9 @@ class _Steps(NamedTuple):
     run: Run
 
     @property
-    def units_per_sec(self) -> float:
-        return run_value(self.run).examples_per_sec
-
-    @property
     def per_sec(self) -> float:
-        examples = math.fsum(self.run.examples(window) for window in self.run.windows)
-        return self.units_per_sec * sum(window.steps for window in self.run.windows) / examples
+        """Steps per second, over all windows."""
+        return sum(each.steps for each in self.run.windows) / math.fsum(each.seconds for each in self.run.windows)
 
 
 @dataclass
@@ -157,7 +153,7 @@ class Printed:
 
     pieces: list[tuple[float, bytes]]  # the time of each, in seconds since the start
     is_whole: bool = True  # the program had ended
-    steps: _Steps | None = None
+    steps: Steps | None = None
     why: str = field(default="", init=False)  # no step was seen
     log: str = field(default="", init=False)
     environment: Mapping[str, str] = field(default_factory=dict, init=False)
@@ -176,7 +172,7 @@ class Printed:
         with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
             scratch = Path(folder) / "scratch"
             scratch.mkdir()
-            # `_waits_on` decides how long it waits.
+            # How long it waits for the first step is decided below.
             command = replace(command, env=os.environ, cwd=Path.cwd(), first_within=math.inf)
             log, silence = Path(folder) / "output.log", _STEPS_ARE_LATE * seconds
             prepared = PreparedCommand(command=command, log=log, silence_seconds=silence, facts={}, scratch=scratch)
@@ -213,7 +209,13 @@ class Printed:
                     run_value(run).error <= _GOOD_ERROR and len(self.pieces) - before not in range(1, _LEAST_LINES)
                 ),
             )
-            self.steps = _Steps(training.environment["steps"], training.how_counted, run)
+            self.steps = Steps(training.environment["steps"], training.how_counted, run)
+
+    def longer(self, seconds: float) -> list[str]:
+        """The next step where the program still ran after so many seconds."""
+        return (
+            [] if self.is_whole else [f"  or      it still ran after {seconds:g} s, so maybe --seconds {6 * seconds:g}"]
+        )
 
     def take(self, line: str, *, steps: int | None = None) -> None:  # noqa: ARG002  by the clock
         """Keep a line that has just been printed."""
@@ -245,48 +247,50 @@ class Printed:
         return Hung(fact, *more)
 
 
-def _by_steps(command: Command, printed: Printed, steps: _Steps, devices: int) -> Command:
+def _by_steps(command: Command, printed: Printed, steps: Steps, devices: int) -> Command:
     """Show the steps, and what the program prints beside them; returns the command that is measured by them."""
     unit = steps.run.unit
     also = "" if unit == STEPS else f", {steps.per_sec:,.6g} steps/s"
-    show(f"steps     by {steps.source}; {steps.holds}")
-    windows = counted(len(steps.run.windows), "window")
-    show(f"clock     {steps.units_per_sec:,.6g} {unit}/s{also}, in {windows}")
-    show(*(_beside(way, steps) for way in _proposed(command, printed, devices, unit_is_given=False)))
+    clock = f"{run_value(steps.run).examples_per_sec:,.6g} {unit}/s{also}"
+    lines = [f"steps     by {steps.source}; {steps.holds}", f"clock     {clock}, in {len(steps.run.windows)} windows"]
+    lines += [_beside(way, steps) for way in _proposed(command, printed, devices, unit_is_given=False)]
     if unit == STEPS and command.counted != STEPS:
-        show("  next    to count what a step holds over all devices: --examples-per-step N --unit UNIT/s")
+        lines.append("  next    to count what a step holds over all devices: --examples-per-step N --unit UNIT/s")
+    show(*lines)
     return replace(command, unit=f"{unit}/s")
 
 
-def _beside(way: _Way, steps: _Steps) -> str:
+def _beside(way: _Way, steps: Steps) -> str:
     """A printed rate, and whether it agrees with the clock."""
     text, unit = f"printed   {_worded(way)}", way.command.counted
     if unit not in (STEPS, steps.run.unit) and not {unit, steps.run.unit} <= _EXAMPLES:
         return text if way.counts else f"{text}: a step would hold {way.units_per_sec / steps.per_sec:,.4g} {unit}"
-    ratio = way.units_per_sec / (steps.per_sec if unit == STEPS else steps.units_per_sec)
+    ratio = way.units_per_sec / (steps.per_sec if unit == STEPS else run_value(steps.run).examples_per_sec)
     if abs(ratio - 1) <= _SAME:
         return f"{text}: agrees with the clock"
     more = "more" if ratio > 1 else "less"
-    return f"{text}: differs, {percent(abs(ratio - 1))} {more} than by the clock, which the test goes by"
+    return f"{text}: differs, {percent(abs(ratio - 1))} {more} than by the clock"
 
 
-def _as_stated(command: Command, printed: Printed, devices: int) -> Command | None:
-    """Show what the options read, and the rate that a test would report; None where it would be refused."""
-    reader, read = Reader(command, devices), []
-    with suppress(Unreadable):
+def _as_stated(command: Command, printed: Printed, given: argparse.Namespace) -> Command | None:
+    """Show what the options read, and the rate that a test would report; None where they read nothing."""
+    reader, read = Reader(command, given.devices), []
+    try:
         for _, line in printed.lines():
             if (reading := reader.read(line)) is not None:
                 read.append(f"read      {reading.kind.value} {reading.value:,.6g}  {_cut(line)}")
-    show(*_first(read), *(f"not read  {why}:  {_cut(line)}" for line, why in reader.unread))
-    try:
-        way = _measured(command, printed, devices)
-    except MeasurementError as error:
-        longer = "" if printed.is_whole else "; it still ran, so maybe give --seconds more"
-        show("", f"check would refuse it: {error.lines[0]}{longer}", *error.lines[1:])
+        show(*_first(read), *(f"not read  {why}:  {_cut(line)}" for line, why in reader.unread), "")
+        way = _measured(command, printed, given.devices)
+    except Unreadable as error:
+        show(f"refused: {error.fact}", *error.lines, f"  next    {error.next_step}")
         return None
-    text = f"{len(read)} of {counted(reader.lines, 'line')} are read; check would report {_worded(way)}"
-    show("", text, *([] if printed.steps is None else [_beside(way, printed.steps)]))
-    if way.units_in_a_step is not None:
+    except MeasurementError as error:
+        show(f"check would refuse it: {error.lines[0]}", *error.lines[1:], *printed.longer(given.seconds))
+        return command if read else None
+    show(f"{len(read)} of {counted(reader.lines, 'line')} are read; check would report {_worded(way)}")
+    if printed.steps is not None:
+        show(_beside(way, printed.steps))
+    elif way.units_in_a_step is not None:
         show(f"by the time between its lines, a step holds {way.units_in_a_step:,.4g} {command.counted}")
     return command
 
@@ -304,11 +308,11 @@ def _without_steps(command: Command, printed: Printed, given: argparse.Namespace
         yield "  or      let it print its rate to stdout or stderr"
         return
     ways = _proposed(command, printed, given.devices, unit_is_given=given.unit is not None)
-    if ways:
-        yield "  or      state what it prints; each of these commands was tried on what it printed"
-    else:
-        longer = "" if printed.is_whole else f"; it still ran, so maybe give --seconds {6 * given.seconds:g}"
-        yield f"  or      state its rate by --pattern or --field: no line seems to have a rate or a counter{longer}"
+    if not ways:
+        yield "  or      state its rate by --pattern or --field: no line seems to have a rate or a counter"
+        yield from printed.longer(given.seconds)
+        return
+    yield "  or      state what it prints; each of these commands was tried on what it printed"
     for way in ways:
         yield from ("", _command_line(way, given), f"    {_worded(way)}{_doubt(way)}")
 
@@ -371,8 +375,11 @@ def _command_line(way: _Way, given: argparse.Namespace) -> str:
 def _worded(way: _Way) -> str:
     """Its rate, and how that is known."""
     text, options = f"{way.units_per_sec:,.6g} {way.command.unit}", _options(way.command.reads)
-    if way.counts:
-        return f"{text}, by the time{'s that it prints' if 'seconds>' in str(options) else ' between its lines'}"
+    pattern = options.get("pattern", "")
+    if "seconds>" in pattern:
+        return f"{text}, by the times that it prints"
+    if way.counts or "?P<step>" in pattern:
+        return f"{text}, by the time between its lines"
     if options.get("rate_is") == RateIs.AVERAGE:
         return f"{text} of late, by the averages since the start that it prints"
     return f"{text}, as it prints"
