@@ -149,7 +149,7 @@ def time_windows(
         observer.window(run, plan)
         seconds += windows[-1].seconds
         if seconds >= plan.max_seconds and MIN_WINDOWS_FOR_ERROR <= len(windows) < most:
-            ended_by_time = True
+            ended_by_time = not plan.is_by_time
             break
         if len(windows) >= MIN_WINDOWS and len(windows) % 10 == 0 and enough(in_steady_state(run)):
             break
@@ -169,6 +169,7 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
         log=training.log,
         fetches=training.fetches,
         unit=training.unit,
+        not_read=training.note,
     )
 
 

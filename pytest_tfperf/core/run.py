@@ -28,6 +28,7 @@ class Plan:
     # the time after which timing ends early, though not before three windows: fewer have no error
     max_seconds: float = math.inf
     max_warmup_seconds: float = math.inf  # the time after which the steps before end early
+    is_by_time: bool = False  # whether it is meant to end by `max_seconds`, however many steps that are
     counts_readings: bool = False  # whether `steps` counts the readings of a user's command
     until_end: bool = False  # whether a user's command is read to its end, whatever `steps` says
     also: tuple[Figure, ...] = ()  # the figures that a run measures beside its throughput
@@ -80,7 +81,8 @@ class Run:
     # telemetry of each second, without processes' names, from the first window of the warm-up on; for a user's command
     # from its first timed window
     polls: tuple[Telemetry, ...] = ()
-    not_read: str = ""  # for a user's command, the lines with a rate that were not read, and why; "" for none
+    # for a user's command, the lines with a rate that were not read, or why only steps are counted; "" for neither
+    not_read: str = ""
     ended_by_time: bool = False  # whether timing ended by `Plan.max_seconds`, before all steps of the plan
     # the values of the figures beside the throughput, by name, without those that the run did not give
     figures: Mapping[str, float] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from itertools import islice
 
 from pytest_tfperf.core.command import Command, Reads, TimedFrom
 from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, Figure
+from pytest_tfperf.core.measurement import BY_OUTPUT, MEASURED
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Plan, Run, Window, WindowObserver
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
@@ -141,7 +142,7 @@ class CommandWindows:
             windows=tuple(windows),
             examples_per_step=self._command.counted_per_step or 1,
             warmup=tuple(warmup),
-            environment=self._program.environment,
+            environment={**self._program.environment, MEASURED: BY_OUTPUT},
             log=self._program.log,
             fetches=True,  # the program may wait for its data, so all examples are divided by all seconds
             unit=self._command.counted,

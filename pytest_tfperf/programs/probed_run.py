@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -14,7 +15,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_tfperf.core.command import STEPS, Command
-from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
+from pytest_tfperf.core.figure import (
+    COMPILATIONS,
+    FIRST_STEP,
+    FIXED_STEP,
+    GRAPH_BREAKS,
+    INPUT_WAIT,
+    PEAK_MEMORY,
+    RECOMPILES,
+)
+from pytest_tfperf.core.measurement import MEASURED
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.errors import Hung, MeasurementError, NoStep, OneAtATime, TfperfError, TrainingEnded
@@ -30,8 +40,10 @@ from pytest_tfperf.workers.training_run import OfRank, TrainingRun
 from pytest_tfperf.workers.wire import Listener, Silence
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 
+_WAY = {steps.EXPLICIT: "told-steps", steps.KERAS: "keras-steps", steps.OPTIMIZER: "optimizer-steps"}
+_COUNTS = (COMPILATIONS, RECOMPILES, GRAPH_BREAKS)
 _FIRST_STEP_SECONDS = 300.0
-_GREET_SECONDS = 0.2
+_GREET_SECONDS = 0.2  # between two looks for callers
 _NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
 _MOST_BYTES = 64 * 1024  # of a probe's message
 _MOST_HELD_SECONDS = 900.0  # a program that is held for longer goes on, unmeasured
@@ -52,6 +64,7 @@ class _Ready:
     counted: str  # how examples are counted, or why not
     fetches: bool
     first_step_at: float  # by the clock of `time.perf_counter`
+    counts: Mapping[str, int]  # of compilations and the like, at the end of the first step
     skips: int | None  # steps after a hold that are not timed; None where buffers are not known
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -70,6 +83,7 @@ class _Counted:
     skipped: int
     others: int
     doubt: str
+    counts: Mapping[str, int]
 
 
 class _Rank(WorkerRun):
@@ -204,10 +218,10 @@ class ProbedRun(TrainingRun):
         self._ranks = ranks
         self._of_ready: list[_Ready] = []
         self._windows: list[_Counted] = []
-        self.note = ""  # what a reader should know of how it is counted
+        self._looks_for_others_at = 0.0
         super().__init__(ranks, program.run.silence_seconds, end=end)
         ready = self._of_ready[0]
-        self.environment = {**program.run.environment, **ready.environment, "steps": ready.source}
+        self.environment = {**program.run.environment, **ready.environment, MEASURED: _WAY[ready.source]}
 
     @property
     def how_counted(self) -> str:
@@ -236,6 +250,8 @@ class ProbedRun(TrainingRun):
 
     def _readied(self, ready: list[_Ready]) -> list[Any]:
         """The answers as a worker gives them."""
+        if ready[0].source not in _WAY:
+            raise self._program.run.failure(f"its probe told steps of {ready[0].source!r:.60}", THREE_WAYS)
         self._of_ready = ready
         self._program.steps = ready[0].steps
         first, given = ready[0], self._command.examples_per_step
@@ -263,10 +279,12 @@ class ProbedRun(TrainingRun):
 
     def _window(self, windows: Sequence[Mapping[str, Any]]) -> Window:
         of_ranks = [_checked(_Counted, window) for window in windows]
-        first, slowest = of_ranks[0], max(of_ranks, key=lambda window: window.seconds)
-        if any(window.steps != first.steps for window in of_ranks) or first.steps < 1 or slowest.seconds <= 0:
+        first = of_ranks[0]
+        # The ranks train in step, so each one's windows add up to the same time; the sum of the longest would be more.
+        seconds = statistics.fmean(window.seconds for window in of_ranks)
+        if any(window.steps != first.steps for window in of_ranks) or first.steps < 1 or not 0 < seconds < math.inf:
             self._agreed("steps", windows)
-            raise self._program.run.failure(f"its probe told {first.steps} steps in {slowest.seconds:g} s", THREE_WAYS)
+            raise self._program.run.failure(f"its probe told {first.steps} steps in {seconds:g} s", THREE_WAYS)
         examples = None
         if self._counts_examples:
             counts = [window.examples for window in of_ranks]
@@ -277,35 +295,56 @@ class ProbedRun(TrainingRun):
         for rank in self._ranks:
             rank.taken += first.steps
         self._program.steps += first.steps
-        self._windows.append(slowest)
-        return Window(first.steps, slowest.seconds, first.loss, examples)
+        self._windows.append(first)
+        return Window(first.steps, seconds, first.loss, examples)
 
     def figures(self, names: Sequence[str]) -> Mapping[str, OfRank]:
         """The figures that the probe reads, those that the driver times, and those that the program prints."""
-        found = dict(super().figures([name for name in names if name != FIRST_STEP]))
+        asked = [name for name in names if name not in (FIRST_STEP, INPUT_WAIT, *_COUNTS)]
+        found = dict(super().figures(asked)) if asked else {}
+        found |= {name: OfRank(float(count), "") for name in _COUNTS if name in names for count in self._count(name)}
         if FIRST_STEP in names:
             found[FIRST_STEP] = OfRank(self.compile_seconds, "")
         if PEAK_MEMORY in names and PEAK_MEMORY not in found and self._peak_memory is not None:
             peak = self._peak_memory()
             found |= {} if peak is None else {PEAK_MEMORY: OfRank(float(peak), "")}
-        if "input_wait" in names and self._of_ready[0].fetches:
+        if INPUT_WAIT in names and self._of_ready[0].fetches:
             seconds = math.fsum(window.seconds for window in self._windows)
-            found["input_wait"] = OfRank(math.fsum(w.input_seconds for w in self._windows) / seconds, "")
+            found[INPUT_WAIT] = OfRank(math.fsum(w.input_seconds for w in self._windows) / seconds, "")
         return found
+
+    def _count(self, name: str) -> Iterator[int]:
+        """Yield the count after the first step and up to `FIXED_STEP`; of graph breaks also those of the first step.
+
+        Raises:
+            MeasurementError: the framework has no such counter under the names that are known here.
+        """
+        if failed := [text for _, text in self._program.seen() if text.startswith("failed")]:
+            fact = f"{name} can't be counted: {failed[0].removeprefix('failed ')}"
+            raise self._program.run.failure(fact, f"leave {name} out of also=")
+        step = self._of_ready[0].steps
+        for window in self._windows:
+            step += window.steps
+            if step == FIXED_STEP and name in window.counts:
+                first = 0 if name == GRAPH_BREAKS else self._of_ready[0].counts.get(name, 0)
+                yield window.counts[name] - first
 
     def _wait(self, waiting: Sequence[WorkerRun], seconds: float) -> list[WorkerRun]:
         """Wait for answers; meanwhile read the output, and refuse a second training."""
         deadline = time.monotonic() + seconds
         while True:
             self._program.drain()
+            self._refuse_others()
             left = deadline - time.monotonic()
             if ready := super()._wait(waiting, max(0.0, min(left, _GREET_SECONDS))):
                 return ready
-            self._refuse_others()
             if left <= 0:
                 return []
 
     def _refuse_others(self) -> None:
+        if time.monotonic() < self._looks_for_others_at:
+            return
+        self._looks_for_others_at = time.monotonic() + _GREET_SECONDS
         with suppress(Silence):
             channel, hello = self._listener.greet(0.001)
             channel.close()

@@ -327,7 +327,8 @@ class ThroughputFixture:
         if not programs:
             plan = settings.plan(steps, warmup_steps, also=also)
             if steps is None and isinstance(subjects[0], Command):  # its steps may take a millisecond or a minute
-                plan = replace(plan, steps=_MOST_STEPS, max_seconds=min(plan.max_seconds, _PROGRAM_SECONDS))
+                seconds = min(plan.max_seconds, _PROGRAM_SECONDS)
+                plan = replace(plan, steps=_MOST_STEPS, max_seconds=seconds, is_by_time=True)
             return ONE_WINDOW if settings.smoke else plan
         plan = settings.plan(steps, WARMUP_READINGS, also=also)
         if warmup_steps is not None:

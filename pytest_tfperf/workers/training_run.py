@@ -128,6 +128,9 @@ class TrainingRun:
         """Ids of its processes on this machine."""
         return tuple(pid for worker in self._workers for pid in worker.pids)
 
+    note = ""
+    """What a reader should know of how it is counted."""
+
     @property
     def why_not_held(self) -> str:
         """Why it may not wait between two windows, as for those of another training; "" where it may."""

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_tfperf import cli
@@ -135,6 +135,11 @@ READERS = st.sampled_from(
 )
 
 
+# Each example is a command; a third of as many as elsewhere, also of HYPOTHESIS_PROFILE=long.
+FEW = settings(max_examples=settings.default.max_examples // 3)
+
+
+@FEW
 @given(column=COLUMNS, value=COLUMN_VALUES, reader=READERS)
 def test_any_value_of_any_column(project: Path, column: str, value: object, reader: str) -> None:
     with copied(project):
@@ -144,6 +149,7 @@ def test_any_value_of_any_column(project: Path, column: str, value: object, read
         call(reader.split())
 
 
+@FEW
 @given(data=st.data(), is_interleaved=st.booleans(), value=JSON, reader=READERS)
 def test_any_value_inside_of_a_row(
     project: Path, data: st.DataObject, is_interleaved: bool, value: Any, reader: str

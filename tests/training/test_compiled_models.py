@@ -34,9 +34,7 @@ def moves(loop: Any, model: Any) -> bool:
     "model",
     [
         "losses_in_a_list",
-        "losses_in_a_tuple",
         "losses_by_name",
-        "losses_by_the_outputs_names",
         "listed_losses_of_named_outputs",
         "nested_losses",
         "losses_in_lists_in_a_list",
