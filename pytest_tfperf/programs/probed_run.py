@@ -148,7 +148,7 @@ class _Program:
         """Read what it has printed."""
         while not self.has_ended and (data := self.run.read(0)) is not None:
             self.has_ended = data == b""
-            lines = self._splitter.feed(data or b"\n")  # the last line may lack its end
+            lines = self._splitter.feed(data or b"\n")  # the last one may lack its end
             for line in lines:
                 self.figures.take(line, steps=self.steps)
 
@@ -225,12 +225,13 @@ class ProbedRun(TrainingRun):
 
     @property
     def how_counted(self) -> str:
-        """How its examples are counted, in words, or why steps are."""
-        how = self._of_ready[0].counted if self._counts_examples and len(self._ranks) == 1 else ""
-        ranks = f" over all {len(self._ranks)} ranks" if len(self._ranks) > 1 else ""
+        """Where its steps are seen, and how its examples are counted or why steps are, in words."""
+        first, many = self._of_ready[0], len(self._ranks) > 1
+        how = first.counted if self._counts_examples and not many else ""
         if self.unit == STEPS:
-            return self.note or "steps are counted"
-        return how or f"a step holds {self.examples_per_step:,} {self.unit}{ranks}"
+            how = self.note or "steps are counted"
+        ranks = f" over all {len(self._ranks)} ranks" if many else ""
+        return f"{first.source}; {how or f'a step holds {self.examples_per_step:,} {self.unit}{ranks}'}"
 
     @property
     def why_not_held(self) -> str:

@@ -137,8 +137,7 @@ def _run(given: argparse.Namespace) -> int:
 class Steps(NamedTuple):
     """The steps of a program as its probe told them."""
 
-    source: str
-    holds: str  # what a step holds and how that is known, in words
+    how: str  # where they are seen, what each holds, and how that is known, in words
     run: Run
 
     @property
@@ -209,7 +208,7 @@ class Printed:
                     run_value(run).error <= _GOOD_ERROR and len(self.pieces) - before not in range(1, _LEAST_LINES)
                 ),
             )
-            self.steps = Steps(training.environment["steps"], training.how_counted, run)
+            self.steps = Steps(training.how_counted, run)
 
     def longer(self, seconds: float) -> list[str]:
         """The next step where the program still ran after so many seconds."""
@@ -252,7 +251,7 @@ def _by_steps(command: Command, printed: Printed, steps: Steps, devices: int) ->
     unit = steps.run.unit
     also = "" if unit == STEPS else f", {steps.per_sec:,.6g} steps/s"
     clock = f"{run_value(steps.run).examples_per_sec:,.6g} {unit}/s{also}"
-    lines = [f"steps     by {steps.source}; {steps.holds}", f"clock     {clock}, in {len(steps.run.windows)} windows"]
+    lines = [f"steps     by {steps.how}", f"clock     {clock}, in {len(steps.run.windows)} windows"]
     lines += [_beside(way, steps) for way in _proposed(command, printed, devices, unit_is_given=False)]
     if unit == STEPS and command.counted != STEPS:
         lines.append("  next    to count what a step holds over all devices: --examples-per-step N --unit UNIT/s")

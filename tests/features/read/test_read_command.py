@@ -85,7 +85,7 @@ def steps(holds: str = "a step holds a batch of the DataLoader, 32 examples", un
     run = Run(
         windows=tuple(Window(10, 0.1 + n % 3 / 1000 - 0.001) for n in range(30)), examples_per_step=size, unit=unit
     )
-    return Steps("PyTorch's optimizer", holds, run)
+    return Steps(f"PyTorch's optimizer; {holds}", run)
 
 
 def test_what_is_shown(
