@@ -9,10 +9,10 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 from pytest_tfperf.core.command import STEPS, Command
 from pytest_tfperf.core.figure import (
@@ -26,32 +26,54 @@ from pytest_tfperf.core.figure import (
 )
 from pytest_tfperf.core.measurement import MEASURED
 from pytest_tfperf.core.plain_json import build
-from pytest_tfperf.core.run import Window
+from pytest_tfperf.core.run import StepParts, Window
 from pytest_tfperf.errors import Hung, MeasurementError, NoStep, OneAtATime, TfperfError, TrainingEnded
-from pytest_tfperf.lines import Line
+from pytest_tfperf.lines import Line, shortened
 from pytest_tfperf.probe import entry, frameworks, link, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.reading import LineSplitter
+from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
+from pytest_tfperf.programs.reading import LineSplitter, Unreadable
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.processes import Process
 from pytest_tfperf.workers.training_run import OfRank, TrainingRun
-from pytest_tfperf.workers.wire import Listener, Silence
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Refused, Silence
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 
 _WAY = {steps.EXPLICIT: "told-steps", steps.KERAS: "keras-steps", steps.OPTIMIZER: "optimizer-steps"}
 _COUNTS = (COMPILATIONS, RECOMPILES, GRAPH_BREAKS)
 _FIRST_STEP_SECONDS = 300.0
 _GREET_SECONDS = 0.2  # between two looks for callers
+_DRAIN_SECONDS = 0.02  # between two looks at its output, whose pipe must not be full meanwhile
+_END_SECONDS = 20.0  # in which a program ends after its probe's connection has
+_MOST_READS = 64
 _NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
+_MOST_RANKS = 1024
+_MOST = 2**53  # examples, steps, seconds
 _MOST_BYTES = 64 * 1024  # of a probe's message
 _MOST_HELD_SECONDS = 900.0  # a program that is held for longer goes on, unmeasured
+
+_ANSWERS = {"ready", "window", "figures"}
+T = TypeVar("T")
 
 THREE_WAYS = (
     "tell each step by `sys.audit('tfperf.step', EXAMPLES)` at its end; or state what the program prints by "
     "reads=Reads(...), with unit='images/s'; `tfperf read -- COMMAND` shows both"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hello:
+    """How a probe calls."""
+
+    pid: int
+    rank: int
+    ranks: int
+
+    def __post_init__(self) -> None:
+        if not (0 < self.pid <= _MOST and 0 <= self.rank < self.ranks <= _MOST_RANKS):
+            raise TfperfError("a number can't be true")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +89,14 @@ class _Ready:
     counts: Mapping[str, int]  # of compilations and the like, at the end of the first step
     skips: int | None  # steps after a hold that are not timed; None where buffers are not known
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require_numbers(self.steps, self.examples_per_step, self.skips)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Figures:
+    values: Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +115,23 @@ class _Counted:
     doubt: str
     counts: Mapping[str, int]
 
+    def __post_init__(self) -> None:
+        _require_numbers(
+            self.steps, self.seconds, self.examples, self.input_seconds, self.between_seconds, self.paused_seconds
+        )
+
+
+def _require_numbers(*numbers: float | None) -> None:
+    if not all(number is None or 0 <= number <= _MOST for number in numbers):
+        raise TfperfError("a number can't be true")
+
 
 class _Rank(WorkerRun):
     """A process of the program that trains."""
 
-    def __init__(self, program: _Program, hello: Mapping[str, Any], *, is_one_of: int) -> None:
+    def __init__(self, program: _Program, hello: _Hello) -> None:
         self._program = program
-        self._pid = int(hello["pid"])
+        self._pid = hello.pid
         self.taken = 0
         super().__init__(
             Process(program.run.pid, lambda _: None, is_here=True, is_ended_here=False),
@@ -101,12 +141,26 @@ class _Rank(WorkerRun):
             python="",
             on_cpus=True,
             silence_seconds=program.run.silence_seconds,
-            name=f"rank {hello['rank']} of {is_one_of}" if is_one_of > 1 else "the program",
+            name=f"rank {hello.rank} of {hello.ranks}" if hello.ranks > 1 else "the program",
         )
 
     @property
     def pids(self) -> tuple[int, ...]:
         return (self._pid,)
+
+    def poll(self) -> dict[str, Any] | None:
+        """See `WorkerRun.poll`; the program itself may write to its probe's connection."""
+        try:
+            message = self.channel.receive(0)
+        except Silence:
+            return None
+        except Refused as error:
+            raise self._program.broken(str(error)) from None
+        except ConnectionLost:
+            raise self.lost() from None
+        if not message.keys() <= _ANSWERS:
+            raise self._program.broken(f"it has sent {shortened(sorted(message), 60)}")
+        return message
 
     def lost(self, seconds: float = 0) -> MeasurementError:  # noqa: ARG002  the program says how it ended
         """The error for a process that has closed its connection."""
@@ -120,37 +174,52 @@ class _Rank(WorkerRun):
         return self._program.run.hung(f"{self.name} took no step for {for_so_long} after {counted(self.taken, 'step')}")
 
 
-class Lines(Protocol):
-    """Takes the lines that a program prints, such as `FigureLines`."""
-
-    def take(self, line: str, *, steps: int | None = None) -> None:
-        """Take a line, printed when so many steps had ended."""
-
-
 class _Program:
     """The running program: its output, which must be read all the time, and its processes that call.
 
     Args:
-        figures: takes the lines that it prints.
+        figures: takes the lines that it prints, for figures that are read from them.
+        hear: takes these lines, too.
     """
 
-    def __init__(self, run: CommandRun, seen: Path, figures: Lines, slowdown: float) -> None:
+    def __init__(
+        self, run: CommandRun, seen: Path, figures: FigureLines, slowdown: float, hear: Callable[[str], None]
+    ) -> None:
         self.run = run
         self.began = time.perf_counter()
         self.slowdown = slowdown
         self._seen = seen
         self._splitter = LineSplitter()
         self.figures = figures
+        self._hear = hear
         self.has_ended = False
         self.steps = 0  # that have ended, as far as the driver knows
 
     def drain(self) -> None:
-        """Read what it has printed."""
-        while not self.has_ended and (data := self.run.read(0)) is not None:
+        """Read what it has printed, or so much of it that the driver does other things too."""
+        for _ in range(_MOST_READS):
+            if self.has_ended or (data := self.run.read(0)) is None:
+                return
             self.has_ended = data == b""
-            lines = self._splitter.feed(data or b"\n")  # the last one may lack its end
-            for line in lines:
-                self.figures.take(line, steps=self.steps)
+            with self._failures():
+                for line in self._splitter.feed(data or b"\n"):  # the last one may lack its end
+                    self._hear(line)
+                    self.figures.take(line, steps=self.steps)
+
+    def printed(self) -> Mapping[str, FigureValue]:
+        """The figures that its lines gave."""
+        self.drain()
+        with self._failures():
+            self.figures.take("", steps=self.steps)
+            return self.figures.values()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn a line that can't be read into a failure of the program, with the end of its output."""
+        try:
+            yield
+        except Unreadable as error:
+            raise self.run.failure(error.fact, error.next_step, *error.lines) from error
 
     def seen(self) -> list[tuple[int, str]]:
         """What its Pythons have told: the process, and what it saw."""
@@ -160,32 +229,50 @@ class _Program:
         rows = (line.partition("\t") for line in text.splitlines())
         return list(dict.fromkeys((int(pid), what) for pid, _, what in rows if pid.isdecimal()))
 
+    def why_not_measured(self) -> str:
+        """Why a probe has ended while its process goes on; "" where none has."""
+        return next((text.removeprefix("ended ") for _, text in self.seen() if text.startswith("ended ")), "")
+
     def seen_in_words(self) -> str:
         """What was seen, in words."""
         what = [text for _, text in self.seen()]
         imported = sorted({text.removeprefix("imported ") for text in what if text.startswith("imported ")})
         took = sorted({text.removeprefix("step of ") for text in what if text.startswith("step of ")})
         texts = [f"it imported {' and '.join(imported)}" if imported else "no framework was imported"]
-        texts += [f"a step of {' and of '.join(took)} was seen, and too few followed"] if took else []
+        if took and not self.why_not_measured():
+            texts.append(f"a step of {' and of '.join(took)} was seen, and too few followed")
         texts += [text for text in what if text.startswith(("failed", "ended"))]
         return "; ".join(texts)
 
     def ended(self, taken: int) -> MeasurementError:
         """The error for a program that has ended, or goes on without its probe."""
-        self.drain()
-        why = [text.removeprefix("ended ") for _, text in self.seen() if text.startswith("ended ")]
+        deadline = time.monotonic() + _END_SECONDS
+        while not (why := self.why_not_measured()) and not self.run.has_ended() and time.monotonic() < deadline:
+            self.drain()
+            time.sleep(_DRAIN_SECONDS)
         after = f"after {counted(taken, 'step')}" if taken else "before its first window"
-        if why and "the program tells its steps" in why[-1]:
-            return self.run.failure(why[-1], "tell them from the first step on")
-        bad = self.run.ended_badly()
-        if bad == "still runs":
-            text = f": {why[-1]}" if why else ""
+        if "the program tells its steps" in why:
+            return self.run.failure(why, "tell them from the first step on")
+        if why or not self.run.has_ended():
+            text = f": {why}" if why else ", or started itself anew"
             return self.run.failure(f"the program is no longer measured {after}, and still runs{text}", THREE_WAYS)
+        bad = self.run.ended_badly()
         if bad:
             return self.run.failure(f"the program {bad} {after}", "fix the cause that its output shows")
         fact = f"the program ended {after}"
         step = Line("let it train longer, or give fewer steps=", "next")
         return TrainingEnded(fact, step, f"its log: {self.run.log}")
+
+    def checked(self, kind: type[T], answer: object) -> T:
+        """An answer of a probe as a dataclass."""
+        try:
+            return build(kind, answer, "its answer", newer=True)
+        except TfperfError as error:
+            raise self.broken(error.fact) from None
+
+    def broken(self, why: str) -> MeasurementError:
+        """The error for an answer that is none of a probe's."""
+        return self.run.failure(f"its probe can't be understood: {why}", "leave the probe's connection to it")
 
     def no_step(self, waited: float) -> MeasurementError:
         """The error for a program that takes no step that can be seen."""
@@ -243,10 +330,23 @@ class ProbedRun(TrainingRun):
             return "nobody knows how many batches it fetches ahead, and so would be too fast after waiting"
         return ""
 
+    def step_parts(self, windows: int) -> StepParts | None:
+        """See `TrainingRun.step_parts`; those of the first rank."""
+        if not self._of_ready[0].fetches or not windows:
+            return None
+        timed = self._windows[-windows:]
+        steps = sum(window.steps for window in timed)
+        waited = math.fsum(window.input_seconds for window in timed) / steps
+        between = math.fsum(window.between_seconds for window in timed) / steps
+        whole = math.fsum(window.seconds for window in timed) / steps
+        return StepParts(input=waited, compute=max(0.0, whole - waited - between), other=between)
+
     def _answers(self, kind: str) -> list[Any]:
         answers = super()._answers(kind)
         if kind == "ready":
-            return self._readied([_checked(_Ready, answer) for answer in answers])
+            return self._readied([self._program.checked(_Ready, answer) for answer in answers])
+        if kind == "figures":
+            answers = [self._program.checked(_Figures, {"values": answer}).values for answer in answers]
         return answers
 
     def _readied(self, ready: list[_Ready]) -> list[Any]:
@@ -254,6 +354,8 @@ class ProbedRun(TrainingRun):
         if ready[0].source not in _WAY:
             raise self._program.run.failure(f"its probe told steps of {ready[0].source!r:.60}", THREE_WAYS)
         self._of_ready = ready
+        for rank, of_rank in zip(self._ranks, ready, strict=True):
+            rank.taken = of_rank.steps
         self._program.steps = ready[0].steps
         first, given = ready[0], self._command.examples_per_step
         known = [each.examples_per_step for each in ready]
@@ -279,7 +381,7 @@ class ProbedRun(TrainingRun):
         return [answer] * len(ready)
 
     def _window(self, windows: Sequence[Mapping[str, Any]]) -> Window:
-        of_ranks = [_checked(_Counted, window) for window in windows]
+        of_ranks = [self._program.checked(_Counted, window) for window in windows]
         first = of_ranks[0]
         # The ranks train in step, so each one's windows add up to the same time; the sum of the longest would be more.
         seconds = statistics.fmean(window.seconds for window in of_ranks)
@@ -295,12 +397,13 @@ class ProbedRun(TrainingRun):
             examples = sum(count or 0 for count in counts)
         for rank in self._ranks:
             rank.taken += first.steps
+        self._program.drain()  # what it printed in the window's steps
         self._program.steps += first.steps
         self._windows.append(first)
         return Window(first.steps, seconds, first.loss, examples)
 
     def figures(self, names: Sequence[str]) -> Mapping[str, OfRank]:
-        """The figures that the probe reads, those that the driver times, and those that the program prints."""
+        """The figures that the probe reads, and those that the driver times."""
         asked = [name for name in names if name not in (FIRST_STEP, INPUT_WAIT, *_COUNTS)]
         found = dict(super().figures(asked)) if asked else {}
         found |= {name: OfRank(float(count), "") for name in _COUNTS if name in names for count in self._count(name)}
@@ -313,6 +416,10 @@ class ProbedRun(TrainingRun):
             seconds = math.fsum(window.seconds for window in self._windows)
             found[INPUT_WAIT] = OfRank(math.fsum(w.input_seconds for w in self._windows) / seconds, "")
         return found
+
+    def printed(self) -> Mapping[str, OfRank]:
+        """The figures that it has printed."""
+        return {name: OfRank(figure.value, "", figure.place) for name, figure in self._program.printed().items()}
 
     def _count(self, name: str) -> Iterator[int]:
         """Yield the count after the first step and up to `FIXED_STEP`; of graph breaks also those of the first step.
@@ -336,11 +443,9 @@ class ProbedRun(TrainingRun):
         while True:
             self._program.drain()
             self._refuse_others()
-            left = deadline - time.monotonic()
-            if ready := super()._wait(waiting, max(0.0, min(left, _GREET_SECONDS))):
+            left = max(0.0, deadline - time.monotonic())
+            if (ready := super()._wait(waiting, min(left, _DRAIN_SECONDS))) or not left:
                 return ready
-            if left <= 0:
-                return []
 
     def _refuse_others(self) -> None:
         if time.monotonic() < self._looks_for_others_at:
@@ -349,21 +454,15 @@ class ProbedRun(TrainingRun):
         with suppress(Silence):
             channel, hello = self._listener.greet(0.001)
             channel.close()
-            raise _two(self._program, [*(rank.pids[0] for rank in self._ranks), hello.get("pid")])
+            pids = [rank.pids[0] for rank in self._ranks]
+            raise _two(self._program, [*pids, self._program.checked(_Hello, hello).pid])
 
 
-def _two(program: _Program, pids: Sequence[object]) -> MeasurementError:
+def _two(program: _Program, pids: Sequence[int]) -> MeasurementError:
     return program.run.failure(
         f"{len(pids)} processes train (pids {', '.join(map(str, pids))}), and nothing says that they do so together",
         "measure a program that trains once; ranks are known by torch.distributed, RANK and WORLD_SIZE, or mpirun",
     )
-
-
-def _checked(kind: type[Any], answer: object) -> Any:
-    try:
-        return build(kind, answer, "the probe's answer", newer=True)
-    except TfperfError as error:
-        raise MeasurementError(*error.lines) from None
 
 
 def start(
@@ -371,9 +470,10 @@ def start(
     command: Command,
     *,
     slowdown: float,
-    figures: Lines,
+    figures: FigureLines,
     phase: Callable[[str], None],
     notice: Callable[[str], None],
+    hear: Callable[[str], None] = lambda _: None,
     waits_on: Callable[[str], bool] | None = None,
     watch_memory: Callable[[int], Any] | None = None,
     beside: TrainingRun | None = None,
@@ -383,6 +483,7 @@ def start(
     Args:
         slowdown: fraction of its throughput that it loses on purpose.
         figures: takes its lines.
+        hear: takes them, too.
         waits_on: for a trial, which starts where the probe is barred, too: returns by what was seen of the program
             whether to wait on for its first step.
         watch_memory: watches the children of a process; returns their peak.
@@ -416,8 +517,8 @@ def start(
         undo.enter_context(prepared.proof(run.pid))
         peak_memory = undo.enter_context(watch_memory(run.pid)) if watch_memory is not None else None
         phase("first step")
-        program = _Program(run, seen, figures, slowdown)
-        ranks = _called(program, listener, command, notice, waits_on)
+        program = _Program(run, seen, figures, slowdown, hear)
+        ranks = _called(program, listener, command, notice, waits_on, undo)
         for rank, _ in ranks:
             undo.callback(rank.close)
         for rank, channel in ranks:
@@ -438,11 +539,12 @@ def _called(
     command: Command,
     notice: Callable[[str], None],
     waits_on: Callable[[str], bool] | None,
-) -> Any:
+    undo: ExitStack,
+) -> list[tuple[_Rank, Channel]]:
     """The processes that train, by rank, with their channels."""
     started = time.monotonic()
     within = command.first_within or min(_FIRST_STEP_SECONDS, program.run.silence_seconds)
-    calls: dict[int, tuple[Any, Mapping[str, Any]]] = {}
+    calls: dict[int, tuple[Channel, _Hello]] = {}
     ranks = 1
     while len(calls) < ranks:
         program.drain()
@@ -458,16 +560,21 @@ def _called(
         if waited >= _NOTICE_SECONDS:
             notice(f"it waits for the first step: {program.seen_in_words()}")
         try:
-            channel, hello = listener.greet(_GREET_SECONDS)
+            channel, message = listener.greet(_DRAIN_SECONDS)
         except Silence:
             if program.has_ended:
                 raise _no_call(program) from None
+            if not calls and (why := program.why_not_measured()):
+                raise program.run.failure(f"the program can't be measured: {why}", THREE_WAYS) from None
             continue
-        ranks, rank = max(1, int(hello.get("ranks", 1))), int(hello.get("rank", 0))
-        if rank in calls:
-            raise _two(program, [calls[rank][1].get("pid"), hello.get("pid")])
-        calls[rank] = channel, hello
-    return [(_Rank(program, hello, is_one_of=ranks), channel) for _, (channel, hello) in sorted(calls.items())]
+        undo.callback(channel.close)
+        hello = program.checked(_Hello, message)
+        others = [other.pid for _, other in calls.values()]
+        if hello.rank in calls or (others and hello.ranks != ranks):
+            raise _two(program, [*others, hello.pid])
+        ranks = hello.ranks
+        calls[hello.rank] = channel, hello
+    return [(_Rank(program, hello), channel) for _, (channel, hello) in sorted(calls.items())]
 
 
 def _no_call(program: _Program) -> MeasurementError:
@@ -502,19 +609,24 @@ def _named_values(command: Command) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-_BARRED = re.compile(r"-[a-zA-Z]*[IES]")
-
-
 def require_probe(command: Command) -> None:
     """Refuse a Python that is told to ignore PYTHONPATH, or to import no `sitecustomize`."""
-    program, *options = command.words
+    program, *words = command.words
     if not Path(program).name.startswith("python"):
         return
+    options = iter(words)
     for option in options:
-        if not option.startswith("-") or option in ("-m", "-c", "-"):
+        if not option.startswith("-") or option.startswith("--") or option == "-":
             return
-        if _BARRED.fullmatch(option):
-            raise MeasurementError(
-                f"{Path(program).name} {option} runs without the probe that tells a program's steps",
-                next_step=f"Start it without {option}, or state what it prints: reads=Reads(...)",
-            )
+        for letter in option[1:]:
+            if letter in "IES":
+                raise MeasurementError(
+                    f"{Path(program).name} {option} runs without the probe that tells a program's steps",
+                    next_step=f"Start it without -{letter}, or state what it prints: reads=Reads(...)",
+                )
+            if letter in "cm":
+                return
+            if letter in "WX":  # the rest is its value, or the next word
+                if option.endswith(letter):
+                    next(options, None)
+                break

@@ -339,7 +339,7 @@ class ThroughputFixture:
             if steps is not None:
                 raise WorkloadError(
                     f"{programs[0]}: steps={steps}: give at least {MIN_WINDOWS_FOR_ERROR} readings, because fewer have "
-                    "no error estimate, or reads=Reads(until_end=True) without steps for a program that prints less"
+                    "no error estimate, or until_end=True in Reads(...), without steps, for a program that prints less"
                 )
             plan = replace(plan, steps=MIN_WINDOWS_FOR_ERROR)
         to_the_end = any(program.runs_to_its_end for program in programs)

@@ -22,7 +22,7 @@ from pytest_tfperf.bench.windows import time_windows
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
 from pytest_tfperf.console.output import note, show, word_of_a_program
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.command import STEPS, Command, RateIs, Reads
+from pytest_tfperf.core.command import FORMATS_OF_RATES, FORMATS_OF_STEPS, STEPS, Command, Holds, Of, RateIs, Reads
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import run_value
@@ -32,6 +32,7 @@ from pytest_tfperf.lines import Line
 from pytest_tfperf.programs import probed_run
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS, CommandWindows
 from pytest_tfperf.programs.output_reader import Reader
+from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.reading import LineSplitter, Unreadable
 from pytest_tfperf.reports.numbers import counted, percent
 from pytest_tfperf.reports.progress_line import ProgressLine
@@ -79,8 +80,11 @@ def add_to(commands: Commands) -> None:
     command.add_argument("--write", type=Path, metavar="FILE", help="save the test in a new file")
     command.add_argument("--unit", metavar="UNIT/s", help="what its rate counts (default: examples/s, or steps/s)")
     command.add_argument("--examples-per-step", type=int, metavar="N", help="units in a step over all devices")
-    command.add_argument("--pattern", default="", metavar="REGEX", help="regular expression, as in Reads(pattern=...)")
-    command.add_argument("--field", default="", metavar="NAME", help="field of JSON lines, as in Reads(field=...)")
+    command.add_argument("--format", choices=(*FORMATS_OF_STEPS, *FORMATS_OF_RATES), help="known format")
+    command.add_argument("--pattern", metavar="REGEX", help="regular expression, as in Reads(pattern=...)")
+    command.add_argument("--field", metavar="NAME", help="field of JSON lines, as in Reads(field=...)")
+    command.add_argument("--holds", choices=tuple(Holds), help="what the field holds (default: rate)")
+    command.add_argument("--of", choices=tuple(Of), help="the devices that a printed rate is of")
     command.add_argument("--rate-is", choices=tuple(RateIs), help="what a printed rate stands for")
     command.add_argument(
         "--devices", type=checked(parse.count(1)), default=1, metavar="N", help="devices it runs on (default: 1)"
@@ -195,7 +199,14 @@ class Printed:
             return self.is_whole
 
         training = probed_run.start(
-            prepared, prepared.command, slowdown=0.0, figures=self, phase=note, notice=note, waits_on=waits_on
+            prepared,
+            prepared.command,
+            slowdown=0.0,
+            figures=FigureLines(()),
+            phase=note,
+            notice=note,
+            hear=self.hear,
+            waits_on=waits_on,
         )
         with closing(training):
             note("it takes steps")
@@ -216,7 +227,7 @@ class Printed:
             [] if self.is_whole else [f"  or      it still ran after {seconds:g} s, so maybe --seconds {6 * seconds:g}"]
         )
 
-    def take(self, line: str, *, steps: int | None = None) -> None:  # noqa: ARG002  by the clock
+    def hear(self, line: str) -> None:
         """Keep a line that has just been printed."""
         self.pieces.append((time.monotonic(), f"{line}\n".encode()))
 
@@ -373,13 +384,13 @@ def _command_line(way: _Way, given: argparse.Namespace) -> str:
 
 def _worded(way: _Way) -> str:
     """Its rate, and how that is known."""
-    text, options = f"{way.units_per_sec:,.6g} {way.command.unit}", _options(way.command.reads)
-    pattern = options.get("pattern", "")
-    if "seconds>" in pattern:
+    text, reads = f"{way.units_per_sec:,.6g} {way.command.unit}", way.command.reads
+    assert reads is not None, "it was read"
+    if reads.group in (Holds.SECONDS, Holds.MILLISECONDS):
         return f"{text}, by the times that it prints"
-    if way.counts or "?P<step>" in pattern:
+    if reads.reads_steps:
         return f"{text}, by the time between its lines"
-    if options.get("rate_is") == RateIs.AVERAGE:
+    if reads.rate_is == RateIs.AVERAGE:
         return f"{text} of late, by the averages since the start that it prints"
     return f"{text}, as it prints"
 

@@ -153,6 +153,23 @@ def test_what_would_mislead_is_not_proposed(name: str) -> None:
     assert (status, proposed(text)) == (EXIT_NOT_MEASURED, [])
 
 
+@pytest.mark.parametrize(
+    ("form", "unit"),
+    [
+        ("{:.1f} samples/s", "samples/s"),
+        ("Iter #3: {:.1f} img/sec", "img/s"),
+        ("samples_per_second: {:.1f}", "samples/s"),
+        ("Train throughput/samples_per_sec: {:.1f}", "samples/s"),
+        ("loss 0.5 {:.2f} it/s", "steps/s"),
+    ],
+)
+def test_a_rate_counts_what_its_unit_says(form: str, unit: str) -> None:
+    output = printed(lambda _, s, __: form.format(BATCH / s))
+    [options] = proposed(read(output)[1])
+    assert option(options, "--unit") == unit
+    assert read(output, *options)[0] == EXIT_GREEN
+
+
 def test_a_rate_of_few_lines_may_be_an_average() -> None:
     assert "too few to tell an average" in read(printed(lambda _, s, __: f"FPS: {BATCH / s:.1f}", 6))[1]
 

@@ -134,9 +134,13 @@ def test_a_program_that_can_not_be_measured_says_why(
     assert (status, said in text) == (EXIT_NOT_MEASURED, True), text
 
 
-def test_a_pattern_that_is_no_expression_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    status, text = read(capsys, "", "--pattern=(")
-    assert (status, "is no regular expression" in text) == (EXIT_USAGE, True)
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("--pattern=(", "is no regular expression"), ("--format=keras", "examples_per_step=N, or count unit='steps/s'")],
+)
+def test_options_that_read_nothing_are_an_error(capsys: pytest.CaptureFixture[str], option: str, said: str) -> None:
+    status, text = read(capsys, "", option)
+    assert (status, said in text) == (EXIT_USAGE, True), text
 
 
 def test_a_program_that_prints_for_ever_is_ended(capsys: pytest.CaptureFixture[str]) -> None:
