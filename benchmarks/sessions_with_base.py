@@ -53,11 +53,12 @@ for step in range(1, 100_000):
 PROGRAM_TEST = """
 import sys
 import pytest
-from pytest_tfperf import Command
+from pytest_tfperf import Command, Reads
 
 @pytest.mark.cpu
 def test_program(throughput, gpu_topology):
-    throughput.check(Command([sys.executable, "train.py"], name="program"), on=gpu_topology.take(1), steps=25)
+    program = Command([sys.executable, "train.py"], name="program", reads=Reads(pattern="(?P<rate>[0-9.]+) examples/s"))
+    throughput.check(program, on=gpu_topology.take(1), steps=25)
 """
 OUTCOME = re.compile(r": 1 (REGRESSED|IMPROVED|INCONCLUSIVE|INVALID|PASS) in ")
 BIN = Path(sys.executable).parent

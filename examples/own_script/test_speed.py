@@ -12,16 +12,19 @@ from pytest_tfperf import Command, Reads
 
 @pytest.mark.cpu
 def test_keras_fit(throughput, gpu_topology):
-    """Keras prints steps, so the test says how many examples one holds."""
+    """Keras' bar counts steps, so the test says how many examples one holds."""
     command = [sys.executable, "train_keras.py", "--epochs=100", "--batch-size=32"]
-    throughput.check(Command(command, name="keras-fit", examples_per_step=32), on=gpu_topology.take(1))
+    program = Command(command, name="keras-fit", examples_per_step=32, reads=Reads(format="keras"))
+    throughput.check(program, on=gpu_topology.take(1))
 
 
 @pytest.mark.cpu
 def test_tensorflow_loop(throughput, gpu_topology):
-    """'throughput: 1234.5 images/s' is recognised by its unit."""
+    """A pattern finds the rate of 'throughput: 1234.5 images/s'."""
     command = [sys.executable, "train_tensorflow.py"]
-    throughput.check(Command(command, name="tensorflow-loop", unit="images/s"), on=gpu_topology.take(1))
+    reads = Reads(pattern=r"throughput: (?P<rate>[\d.]+) images/s")
+    program = Command(command, name="tensorflow-loop", unit="images/s", reads=reads)
+    throughput.check(program, on=gpu_topology.take(1))
 
 
 @pytest.mark.cpu

@@ -33,7 +33,7 @@ from pytest_tfperf.hardware.host import host_facts
 from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
 from pytest_tfperf.judging.judge import may_stop_early
 from pytest_tfperf.judging.new_baselines import wants
-from pytest_tfperf.judging.target import peak_rates, refuse_other_devices, require_same_unit
+from pytest_tfperf.judging.target import peak_rates, refuse_other_devices, require_same_unit, require_same_way
 from pytest_tfperf.judging.validity import ALL_DISTURBED, invalid
 
 _WELL = (Outcome.PASS, Outcome.IMPROVED)
@@ -131,6 +131,7 @@ class Bench:
                 raise _invalid(task, ALL_DISTURBED, taken.discarded)
         if task.target.baseline is not None:  # before the run counts: the common drift must not hold another unit
             require_same_unit(task.target.baseline, run.unit)
+            require_same_way(task.target.baseline, run.environment)
         machine.note_first_run(task, run)
         taken.runs.append(run)
         return self._judged(task, taken)

@@ -144,7 +144,7 @@ class RunEngine:
             prepared,
             command,
             slowdown=side.slowdown,
-            figures=FigureLines([figure for figure in plan.also if figure.is_read]),
+            figures=FigureLines([figure for figure in plan.also if figure.is_read], may_lack=side.may_lack_figures),
             phase=self._observer.phase,
             notice=self._observer.notice,
             watch_memory=memory.of_children if has_peak else None,

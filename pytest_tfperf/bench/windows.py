@@ -29,6 +29,8 @@ from pytest_tfperf.workers.worker_run import Progress
 
 MIN_WINDOWS = 20  # with few steps windows get shorter rather than fewer: three windows give no useful interval
 
+_MOST_STEPS = 50  # of a window on the way to a later step: nothing is heard of a training meanwhile
+
 WINDOWS_PER_SIDE = MIN_WINDOWS
 """Two processes differ by more than their windows show, so another pair tells more than further windows."""
 
@@ -149,7 +151,7 @@ def time_windows(
         observer.window(run, plan)
         seconds += windows[-1].seconds
         if seconds >= plan.max_seconds and MIN_WINDOWS_FOR_ERROR <= len(windows) < most:
-            ended_by_time = True
+            ended_by_time = not plan.is_by_time
             break
         if len(windows) >= MIN_WINDOWS and len(windows) % 10 == 0 and enough(in_steady_state(run)):
             break
@@ -169,6 +171,8 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
         log=training.log,
         fetches=training.fetches,
         unit=training.unit,
+        not_read=training.note,
+        step_parts=training.step_parts(len(windows)),
     )
 
 
@@ -178,6 +182,8 @@ def first_windows(plan: Plan, taken: int = 1) -> list[int]:
     So many steps were `taken` before: the first step of all belongs to a worker's start.
     """
     ends = {end for figure in plan.also for end in figure.window_ends if end > taken}
+    if ends:
+        ends.update(range(taken + _MOST_STEPS, max(ends), _MOST_STEPS))
     return [end - before for before, end in pairwise([taken, *sorted(ends)])] or [1]
 
 
@@ -195,9 +201,15 @@ def _warm_up(training: TrainingRun, plan: Plan, is_warm: Callable[[], bool]) -> 
     """
     warmup: list[Window] = []
     first = first_windows(plan, training.taken)
+    is_printed = any(figure.is_read and figure.last_step is not None for figure in plan.also)
     training.request(first[0])
     while not warmup or not _is_warmed_up(warmup, plan, training.taken) or not is_warm():
         following = len(warmup) + 1
+        if following == len(first) and is_printed:
+            # It waits, so that all that it has printed was printed up to this step.
+            warmup.append(training.receive())
+            training.request(window_steps(warmup, plan))
+            continue
         if following < len(first):
             training.request(first[following])
         else:
@@ -213,9 +225,6 @@ def _is_warmed_up(warmup: Sequence[Window], plan: Plan, taken: int) -> bool:
     steps, seconds = 0, 0.0
     for window in warmup:
         steps, seconds = steps + window.steps, seconds + window.seconds
-    # What a program prints up to a step is there after the step: how many steps are timed depends on the plan.
-    if steps < max((figure.last_step or 0 for figure in plan.also if figure.is_read), default=0):
-        return False
     return steps >= plan.warmup_steps or seconds >= plan.max_warmup_seconds
 
 
@@ -227,11 +236,15 @@ def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
     if not plan.also:
         return run
     measured = [figure.name for figure in plan.also if figure.is_measured]
-    of_ranks = training.figures(measured) if measured else {}
+    of_ranks = dict(training.figures(measured)) if measured else {}
+    if any(figure.is_read for figure in plan.also):
+        of_ranks |= training.printed()
     figures = {name: figure.value for name, figure in of_ranks.items()}
-    places = {}
+    places = {name: figure.place for name, figure in of_ranks.items() if figure.place}
     for figure in plan.also:
-        if figure.name == LOSS and not figure.is_read and (loss := _loss(run, figure, training.taken)) is not None:
+        if figure.is_read:
+            continue
+        if figure.name == LOSS and (loss := _loss(run, figure, training.taken)) is not None:
             figures[LOSS] = loss
         if figure.steps is not None and figure.name in figures:
             places[figure.name] = over_steps(figure.steps)

@@ -17,18 +17,37 @@ from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError, known_names, unknown
 from pytest_tfperf.lines import shortened
 
-READ_BY_GROUP = ("rate", "step", "seconds", "milliseconds")
-"""The groups of a pattern, of which it has one: units per second, a counter of steps, or a step's time."""
+FORMATS_OF_STEPS = ("keras", "tqdm", "xgboost", "lightgbm", "catboost", "stable-baselines3", "cleanrl", "megatron-lm")
+"""The known formats whose lines count steps."""
+
+FORMATS_OF_RATES = ("tf_cnn_benchmarks", "torchtitan", "maxtext", "gensim")
+"""The known formats whose lines have a rate or a step's time; `programs/formats.py` reads both."""
 
 SAY_HOW_MANY = "say how many units a step holds over all devices with examples_per_step=N, or count unit='steps/s'"
 """The next step where a program prints steps or their times, and their size is not known."""
 
 
+class Holds(StrEnum):
+    """What a number is, which a pattern's group is named by."""
+
+    RATE = "rate"  # units per second
+    STEP = "step"  # a counter of steps
+    SECONDS = "seconds"  # a step's time
+    MILLISECONDS = "milliseconds"
+
+
 class RateIs(StrEnum):
-    """The time that a printed rate covers."""
+    """The time that a printed rate or time covers."""
 
     RECENT = "recent"
     AVERAGE = "average"  # since the first step, as tf_cnn_benchmarks and timm's benchmark.py print it
+
+
+class Of(StrEnum):
+    """The devices that a printed rate is of."""
+
+    ALL = "all"
+    DEVICE = "device"
 
 
 class TimedFrom(StrEnum):
@@ -40,21 +59,22 @@ class TimedFrom(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """How a program's output is read; without arguments, lines in the known formats are.
-
-    At most one of `pattern`, `field`, `parse` and `examples` is given.
+    """How a program's output is read: one of `format`, `pattern`, `field`, `parse` and `examples`, and nothing else is.
 
     Args:
+        format: the name of a known format, such as "keras" or "tqdm".
         pattern: a regular expression with one named group `rate`, `step`, `seconds` or `milliseconds`, and maybe
-            `loss`.
-        field: the field of JSON lines that holds the rate; "train.rate" for `rate` inside of `train`.
+            `loss`. Each line that it matches is read.
+        field: the field of JSON lines that holds the number; "train.rate" for `rate` inside of `train`.
+        holds: the field's number: a "rate", which is the default, a "step", or a step's "seconds" or "milliseconds".
         parse: a function of a line that returns the rate in units per second, or None for a line without a rate.
-        rate_is: "average" for rates since the first step, which are converted to recent rates; "recent" for rates that
-            only look like averages. None: the averages of known formats are converted, and other rates that look like
-            averages are refused.
-        until_end: read until the program ends; a single printed rate is then enough.
         examples: units that the program processes in all; its whole run is then timed, and nothing is read.
-        timed_from: the beginning of that time: "start" or "first output".
+        rate_is: "recent" for rates and times since the line before; "average" for those since the first step, which are
+            converted to recent ones. None: recent, and what looks like an average is refused.
+        of: "all" for rates of all devices together; "device" for those of one, which are multiplied. None: of all, and
+            rates that name a device are refused where there are several.
+        until_end: read until the program ends; a single printed rate is then enough.
+        timed_from: the beginning of the time of `examples`: "start" or "first output".
         first_within: seconds in which the first reading is expected once the program prints; None: 40 s while it goes
             on printing, two minutes where it falls silent, and no limit with `until_end`.
 
@@ -62,33 +82,58 @@ class Reads:
         WorkloadError: an argument that is not allowed; says what to write.
     """
 
+    format: str = ""
     pattern: str = ""
     field: str = ""
+    holds: Holds | str = Holds.RATE
     # A function in a test's body is another one each time it runs.
     parse: Callable[[str], float | None] | None = dataclasses.field(default=None, compare=False)
-    rate_is: RateIs | str | None = None
-    until_end: bool = False
     examples: int | None = None
+    rate_is: RateIs | str | None = None
+    of: Of | str | None = None
+    until_end: bool = False
     timed_from: TimedFrom | str = TimedFrom.FIRST_OUTPUT
     first_within: float | None = None
 
     def __post_init__(self) -> None:
         _require_count(self, "examples")
-        for name in ("pattern", "field"):
+        for name in ("format", "pattern", "field"):
             if not isinstance(getattr(self, name), str):
                 raise WorkloadError(f"{name}={getattr(self, name)!r} must be a text")
         if self.parse is not None and not callable(self.parse):
             raise WorkloadError(f"parse={self.parse!r} must be a function of a line that returns the rate or None")
-        for name, kind in (("rate_is", RateIs), ("timed_from", TimedFrom)):
+        for name, kind in (("holds", Holds), ("rate_is", RateIs), ("of", Of), ("timed_from", TimedFrom)):
             given = getattr(self, name)
-            if given not in list(kind) and not (given is None and name == "rate_is"):
+            if given not in list(kind) and not (given is None and name in ("rate_is", "of")):
                 raise WorkloadError(f"{name}: {unknown('value', given)}", next_step=known_names(given, kind))
         _require_seconds(self, "first_within")
-        ways = [name for name in ("pattern", "field", "parse", "examples") if getattr(self, name)]
+        ways = [name for name in ("format", "pattern", "field", "parse", "examples") if getattr(self, name)]
+        if not ways:
+            raise WorkloadError(
+                "Reads() does not say what is read: give format=, pattern=, field=, parse= or examples=N; a command "
+                "without reads is measured by its steps"
+            )
         if len(ways) > 1:
             raise WorkloadError(f"{' and '.join(ways)} are given: give the one that tells the rate")
+        known = FORMATS_OF_STEPS + FORMATS_OF_RATES
+        if self.format and self.format not in known:
+            raise WorkloadError(f"format: {unknown('name', self.format)}", next_step=known_names(self.format, known))
+        if self.holds != Holds.RATE and not self.field:
+            raise WorkloadError(f"holds={str(self.holds)!r} is of a field; a pattern's group is named by what it holds")
         if self.pattern:
             _require_one_group(self.pattern)
+
+    @property
+    def group(self) -> str:
+        """What the number of a pattern or a field is, one of `Holds`; "" for other ways to read."""
+        if self.pattern:
+            return next(group for group in re.compile(self.pattern).groupindex if group in list(Holds))
+        return str(self.holds) if self.field else ""
+
+    @property
+    def reads_steps(self) -> bool:
+        """Whether its numbers give a rate only where the size of a step is known."""
+        return self.group not in ("", Holds.RATE) or self.format in FORMATS_OF_STEPS
 
     @property
     def reads_to_the_end(self) -> bool:
@@ -113,15 +158,15 @@ def _require_one_group(pattern: str) -> None:
         groups = re.compile(pattern).groupindex
     except (re.error, RecursionError, OverflowError) as error:
         raise WorkloadError(f"pattern={pattern!r} is no regular expression: {error}") from None
-    allowed = (*READ_BY_GROUP, "loss")
+    allowed = (*Holds, "loss")
     for group in groups:
         if group not in allowed:
             raise WorkloadError(f"pattern: {unknown('group', group)}", next_step=known_names(group, allowed))
-    readings = [group for group in READ_BY_GROUP if group in groups]
+    readings = [group for group in Holds if group in groups]
     if len(readings) != 1:
         have = f"has the groups {' and '.join(readings)}" if readings else "has no named group"
         raise WorkloadError(
-            f"pattern={pattern!r} {have}: it must have one of {', '.join(READ_BY_GROUP)}, as in "
+            f"pattern={pattern!r} {have}: it must have one of {', '.join(Holds)}, as in "
             r"r'speed (?P<rate>\S+)'"
         )
 
@@ -151,7 +196,7 @@ class Command:
         first_within: seconds in which its first step is expected; None: five minutes.
 
     Raises:
-        WorkloadError: an argument that is not allowed, or a pattern of steps whose size is not given; says what to
+        WorkloadError: an argument that is not allowed, or steps are read whose size is not given; says what to
             write.
     """
 
@@ -205,8 +250,8 @@ class Command:
             return
         if not isinstance(self.reads, Reads):
             raise WorkloadError(f"{name}: reads={self.reads!r:.80} must be a Reads(...)")
-        if self.reads.pattern and "(?P<rate>" not in self.reads.pattern and self.counted_per_step is None:
-            raise WorkloadError(f"{name}: the pattern reads steps: {SAY_HOW_MANY}")
+        if self.reads.reads_steps and self.counted_per_step is None:
+            raise WorkloadError(f"{name}: steps are read: {SAY_HOW_MANY}")
 
     @classmethod
     def parse(cls, id: str) -> Self:

@@ -241,9 +241,12 @@ class Figure:
 
     @property
     def window_ends(self) -> Iterable[int]:
-        """The steps with which windows of the warm-up must end, so that it has its value: the first one too early."""
+        """The steps with which windows of the warm-up must end, so that it has its value.
+
+        A program prints it up to the last of them; what it prints between two windows belongs to no step.
+        """
         if self.is_read:
-            return ()
+            return () if self.last_step is None else (self.last_step,)
         if self.steps is not None:
             return range(self.steps[0] - 1, self.steps[1] + 1)
         return (FIXED_STEP,) if self.definition.is_at_fixed_step else ()

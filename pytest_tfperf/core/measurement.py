@@ -219,6 +219,11 @@ _UNSET_BY_DEFAULT = {"threads", "tf32", "injected_slowdown"}
 MATMUL = "matmul"
 """The name of the matmul rate among the facts that a row was recorded with: measured, so it differs in each session."""
 
+MEASURED = "measured"
+"""The name of the way in which a program was measured, among the facts of its runs: by its output, or by its steps."""
+
+BY_OUTPUT = "output"
+
 OF_A_RUN = {"gpu_power_capped", "mig_neighbours", "log_warnings"}
 """Names in an environment that the machine's state decides, and that may change from run to run."""
 

@@ -28,6 +28,7 @@ class Plan:
     # the time after which timing ends early, though not before three windows: fewer have no error
     max_seconds: float = math.inf
     max_warmup_seconds: float = math.inf  # the time after which the steps before end early
+    is_by_time: bool = False  # whether it is meant to end by `max_seconds`, however many steps that are
     counts_readings: bool = False  # whether `steps` counts the readings of a user's command
     until_end: bool = False  # whether a user's command is read to its end, whatever `steps` says
     also: tuple[Figure, ...] = ()  # the figures that a run measures beside its throughput
@@ -56,6 +57,15 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class StepParts:
+    """The mean parts of a program's step, in seconds, by the clock of its own thread."""
+
+    input: float  # it waits for batches
+    compute: float  # from a batch to the step's end
+    other: float  # from a step's end to the fetch of the next batch: logging, checkpoints
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """The data of one fresh worker process, or of a log."""
 
@@ -68,6 +78,7 @@ class Run:
     stated_examples_per_sec: float | None = None
     # the worker's versions and options, "tensorflow" -> "2.21.0"
     environment: Mapping[str, str] = field(default_factory=dict)
+    step_parts: StepParts | None = None  # of a user's program; None where its batches are not seen
     disturbance: Disturbance | None = None  # what disturbed the run; None for a good run
     log: str = ""  # the worker's log file, or the log that was replayed
     # clocks, load, temperature and the like during the run; None where nothing was sampled
@@ -80,7 +91,8 @@ class Run:
     # telemetry of each second, without processes' names, from the first window of the warm-up on; for a user's command
     # from its first timed window
     polls: tuple[Telemetry, ...] = ()
-    not_read: str = ""  # for a user's command, the lines with a rate that were not read, and why; "" for none
+    # for a user's command, the lines with a rate that were not read, or why only steps are counted; "" for neither
+    not_read: str = ""
     ended_by_time: bool = False  # whether timing ended by `Plan.max_seconds`, before all steps of the plan
     # the values of the figures beside the throughput, by name, without those that the run did not give
     figures: Mapping[str, float] = field(default_factory=dict)

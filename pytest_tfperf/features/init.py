@@ -208,15 +208,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf import Command
+from pytest_tfperf import Command, Reads
 
 PROGRAM = Path(__file__).with_name("train.py")
 
 
 @pytest.mark.{marker}
 def test_training_speed(throughput, gpu_topology):
-    """On {where}; replace train.py by a program of your own: `tfperf read` shows what is read of it."""
-    program = Command([sys.executable, PROGRAM], name="train", unit="images/s")
+    """On {where}; replace train.py by a program of your own: `tfperf read` proposes how its output is read."""
+    reads = Reads(pattern="(?P<rate>[0-9.]+) images/s")
+    program = Command([sys.executable, PROGRAM], name="train", unit="images/s", reads=reads)
     throughput.check(program, on=gpu_topology.take(1))
 '''
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.command import parse_subject
+from pytest_tfperf.core.measurement import BY_OUTPUT, MEASURED, recorded_with
 from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.throughput import hodges_lehmann
@@ -142,10 +143,27 @@ def require_same_unit(row: Baseline, unit: str) -> None:
     Raises:
         BaselineError: the units differ.
     """
-    if row.unit != unit and row.provenance is not Provenance.PROVISIONAL:
+    if row.provenance is Provenance.PROVISIONAL:
+        return
+    if row.unit != unit:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} is in {row.unit}/s, and this test measures "
             f"{unit}/s",
+            next_step=f"Record the row again with {recording_option()}, or delete it",
+        )
+
+
+def require_same_way(row: Baseline, environment: Mapping[str, str]) -> None:
+    """Refuse a row of a program that was measured in another way than now, by its steps or by its output.
+
+    Raises:
+        BaselineError: the ways differ: evaluation and pauses count in one of them only.
+    """
+    then, now = recorded_with(row).get(MEASURED), environment.get(MEASURED)
+    if then and now and (then == BY_OUTPUT) != (now == BY_OUTPUT) and row.provenance is not Provenance.PROVISIONAL:
+        raise BaselineError(
+            f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured by {then}, and this test measures "
+            f"it by {now}",
             next_step=f"Record the row again with {recording_option()}, or delete it",
         )
 

@@ -45,6 +45,8 @@ def in_torch_optim(module: Any, probe: Any) -> None:
     _untraced(hooks)
     module.register_optimizer_step_pre_hook(before)
     module.register_optimizer_step_post_hook(after)
+    for name in ("recompiles", "compilations", "graph_breaks"):
+        probe.counters.setdefault(name, lambda: 0)  # until torch.compile is used
     probe.hooks.append(_wait_for_cuda)
     probe.readers["peak_memory"] = _allocated
 
@@ -64,13 +66,14 @@ def in_dynamo(module: Any, probe: Any) -> None:
     _untraced(_HOOKS)
     counters = sys.modules["torch._dynamo.utils"].counters
 
-    probe.readers["recompiles"] = lambda: int(counters["stats"].get("unique_graphs", 0))
-    probe.readers["graph_breaks"] = lambda: int(sum(counters["graph_break"].values()))
+    probe.counters["recompiles"] = lambda: int(counters["stats"].get("unique_graphs", 0))
+    probe.counters["compilations"] = probe.counters["recompiles"]
+    probe.counters["graph_breaks"] = lambda: int(sum(counters["graph_break"].values()))
 
 
 def _wait_for_cuda() -> None:
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    if cuda is not None and cuda.is_available() and cuda.is_initialized() and not cuda.is_current_stream_capturing():
+    if cuda is not None and cuda.is_initialized() and not cuda.is_current_stream_capturing():
         for device in range(cuda.device_count()):
             if cuda.memory_allocated(device):
                 cuda.synchronize(device)
@@ -236,7 +239,7 @@ def in_jax(module: Any, probe: Any) -> None:
         jax.block_until_ready(probe.value if isinstance(probe.value, jax.Array) else jax.live_arrays())
 
     module.register_event_duration_secs_listener(hear)
-    probe.readers["compilations"] = lambda: compiled[0]
+    probe.counters["compilations"] = lambda: compiled[0]
     probe.readers["peak_memory"] = _allocated_by_jax
     probe.hooks.append(wait)
 

@@ -41,6 +41,7 @@ class Probe:
         self._address = address
         self.say = say
         self.hooks: list[Callable[[], None]] = []  # wait until the devices have done all that was asked of them
+        self.counters: dict[str, Callable[[], int]] = {}  # of what happened since the start, by figure
         self.readers: dict[str, Callable[[], Any]] = {}  # figures by name
         self.loading = Loading()
         os.register_at_fork(after_in_child=self._forget)
@@ -58,6 +59,7 @@ class Probe:
         self._value: Any = None
         self._slowdown, self._hold_seconds = 0.0, 60.0
         self._total = 0
+        self._first_counts: dict[str, int] = {}  # at the end of the first step
         self._until = self._wanted = 0
         self._started: float | None = None
         self._paused_at: float | None = None
@@ -177,6 +179,7 @@ class Probe:
         if seen == 1:
             self._synchronise()
             self._first_at[source] = _clock()
+            self._first_counts = self._counts_so_far()
             self.say(f"step of {source}")
             self.loading.restart()
         best = next(each for each in _RANKING if each in self._seen)
@@ -200,7 +203,9 @@ class Probe:
             self._begin(self._wanted)
             return
         else:
-            self._link.send({"window": self._window(now)})
+            window = self._window(now)
+            now += window.pop("slowed")
+            self._link.send({"window": window})
         self._started = None
         while True:
             was_held = not self._link.has_message()
@@ -215,18 +220,19 @@ class Probe:
             self._reset()
             self._until = skip
         else:
-            self._begin(self._wanted)
+            # The answer itself is part of the time, unless the program was held.
+            self._begin(self._wanted, None if was_held else now)
 
     def _skip(self, wanted: int) -> int:
         """How many steps after a hold are not timed: loaders have filled their buffers meanwhile."""
         buffered = self.loading.buffered
         return wanted if buffered is None else -(-buffered // max(1, self.loading.usual or 1))
 
-    def _begin(self, steps: int) -> None:
+    def _begin(self, steps: int, at: float | None = None) -> None:
         self._reset()
         self._until = steps
         self.loading.last_at = None
-        self._started = _clock()
+        self._started = _clock() if at is None else at
 
     def _call(self) -> None:
         # Imported only now: most of a program's processes take no step.
@@ -250,23 +256,24 @@ class Probe:
             "fetches": bool(loading.usual),
             "first_step_at": self._first_at[source or ""],
             "skips": self._skip(0) if loading.buffered is not None else None,
+            "counts": self._first_counts,
             "environment": versions(),
         }
 
     def _window(self, now: float) -> dict[str, Any]:
         assert self._started is not None
         seconds = now - self._started - self._paused
-        if self._slowdown:
-            more = seconds * self._slowdown / (1 - self._slowdown)
-            time.sleep(more)
-            seconds += more
+        slowed = seconds * self._slowdown / (1 - self._slowdown)
+        if slowed:
+            time.sleep(slowed)
         try:
             loss = None if self._value is None else float(self._value)
         except Exception:  # a value of another kind, or a buffer that was donated
             loss = None
         return {
             "steps": self._steps,
-            "seconds": seconds,
+            "seconds": seconds + slowed,
+            "slowed": slowed,
             "loss": loss if loss is None or loss - loss == 0 else str(loss),
             "examples": self._examples,
             "input_seconds": self._input,
@@ -275,7 +282,11 @@ class Probe:
             "skipped": self.loading.skipped - self._skipped,
             "others": self._others,
             "doubt": self.loading.doubt,
+            "counts": self._counts_so_far(),
         }
+
+    def _counts_so_far(self) -> dict[str, int]:
+        return {name: count() for name, count in self.counters.items()}
 
     def _figure(self, name: str) -> Any:
         reader = self.readers.get(name)

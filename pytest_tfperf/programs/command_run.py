@@ -174,6 +174,10 @@ class CommandRun:
         self._log.write(data)
         return data
 
+    def has_ended(self) -> bool:
+        """Whether it has ended, with all that it started."""
+        return self._process.poll() is not None
+
     def ended_badly(self) -> str:
         """See `Program.ended_badly`."""
         status = self._exit_status(KILL_SECONDS)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
-from pytest_tfperf.core.command import Command, Reads, TimedFrom
+from pytest_tfperf.core.command import Command, TimedFrom
 from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, Figure
+from pytest_tfperf.core.measurement import BY_OUTPUT, MEASURED
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Plan, Run, Window, WindowObserver
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
@@ -20,8 +20,8 @@ from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import Program
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
-from pytest_tfperf.programs.reading import LINE_END, Kind, LineSplitter, Reading, Unreadable
-from pytest_tfperf.programs.window_aggregator import WindowAggregator, is_running_average
+from pytest_tfperf.programs.reading import LINE_END, Kind, LineSplitter, Reading, Unreadable, shown
+from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
 
@@ -62,19 +62,25 @@ class CommandWindows:
         notice: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        if command.reads is None:
+            raise program.failure(
+                f"{command} does not say what is read of its output",
+                "give reads=Reads(pattern=...), field=... or examples=N",
+            )
         self._program = program
         self._command = command
-        self._reads = command.reads or Reads()
+        self._reads = command.reads
         self._slowdown = slowdown
         self._clock = clock
         self._reader = Reader(command, devices)
         self._times_first_step = any(figure.name == FIRST_STEP for figure in also)
-        self._may_lack_figures = may_lack_figures
         self._peak_memory = peak_memory
-        self._figures = FigureLines(also, None if self._reads.reads_to_the_end else LOSS_READING)
+        self._figures = FigureLines(
+            also, None if self._reads.reads_to_the_end else LOSS_READING, may_lack=may_lack_figures
+        )
         self._first_at: float | None = None
         self._started_at = clock()
-        self._aggregator = WindowAggregator(clock(), command.counted_per_step or 1, WINDOW_SECONDS)
+        self._aggregator = WindowAggregator(clock(), command, WINDOW_SECONDS)
         first_within = math.inf if self._reads.reads_to_the_end else None  # it may print its rate as its last line
         self._patience = Patience(clock(), self._reads.first_within or first_within)
         self._notice = notice
@@ -117,7 +123,8 @@ class CommandWindows:
             self._refuse_too_few(len(warmup) + len(windows))
             if not windows:  # better than none, although it contains start and compilation
                 warmup, windows = [], warmup
-        self._require_recent_rates()
+        with self._failures():
+            self._aggregator.conclude(self._reader.ambiguous)
         run = in_steady_state(replace(self._run(warmup, windows), ended_by_time=ended_by_time))
         observer.ended(run)
         return self._with_figures(run)
@@ -129,7 +136,7 @@ class CommandWindows:
         if self._first_at is not None and self._times_first_step:
             figures[FIRST_STEP] = FigureValue(self._first_at - self._started_at)
         with self._failures():
-            figures |= self._figures.values(required=not self._may_lack_figures)
+            figures |= self._figures.values()
         return replace(
             run,
             figures={name: figure.value for name, figure in figures.items()},
@@ -141,7 +148,7 @@ class CommandWindows:
             windows=tuple(windows),
             examples_per_step=self._command.counted_per_step or 1,
             warmup=tuple(warmup),
-            environment=self._program.environment,
+            environment={**self._program.environment, MEASURED: BY_OUTPUT},
             log=self._program.log,
             fetches=True,  # the program may wait for its data, so all examples are divided by all seconds
             unit=self._command.counted,
@@ -180,8 +187,10 @@ class CommandWindows:
         windows = self._aggregator
         for now, readings in self._chunks():
             for reading in readings:
-                if reading.value == 0 and not windows.readings:
-                    continue  # printed before the first step
+                if not windows.readings and (reading.value == 0 or not math.isfinite(reading.value)):
+                    if reading.value:  # 0 is printed before the first step
+                        self._reader.skip(reading.line, f"{reading.value:g} before the first reading is no number")
+                    continue
                 self._require_possible(reading)
                 if windows.take(now, reading):
                     self._advanced_at = now
@@ -205,30 +214,10 @@ class CommandWindows:
             readings = counted(self._aggregator.readings, "reading")
             raise self._program.failure(f"the program {bad} after {readings}", step)
 
-    def _require_recent_rates(self) -> None:
-        """Refuse rates that disagree with the clock, or look like averages unless the user says what they are."""
-        printed, per_step = self._aggregator, self._command.counted_per_step
-        with self._failures():
-            printed.clock.require_means_of_equal_work()
-        if self._reads.rate_is is None and is_running_average(printed.rates, printed.clock.units_per_step):
-            raise self._program.failure(
-                "its rates look like averages since the first one, which hide most of a change",
-                "give reads=Reads(rate_is='average') to undo them, or rate_is='recent' if they are none",
-            )
-        by_the_clock = self.units_in_a_step
-        if per_step is not None and by_the_clock is not None and not 1 / 2 < by_the_clock / per_step < 3:
-            raise self._program.failure(
-                f"by its rates and the time between its lines a step holds {by_the_clock:.4g} {self._command.counted}, "
-                f"and examples_per_step is {per_step}",
-                "correct that; or where the program times steps before the device has finished them, read the counter "
-                r"beside the rate, as by reads=Reads(pattern=r'step (?P<step>\d+)')",
-            )
-
     @property
     def units_in_a_step(self) -> float | None:
         """The units in a step by its rates and the time between its steps; None where lines name no steps."""
-        units = self._aggregator.clock.units_per_step
-        return statistics.median(units) if len(units) >= MIN_WINDOWS_FOR_ERROR else None
+        return self._aggregator.checks.units_in_a_step
 
     def _chunks(self) -> Iterator[tuple[float, list[Reading]]]:
         """The readings of each piece of output, and when it was printed."""
@@ -316,10 +305,12 @@ class CommandWindows:
         return [Line("its first lines:"), *log_lines(self._reader.first_lines)]
 
     def _require_possible(self, reading: Reading) -> None:
-        if not reading.kind.is_counter and not _LEAST < reading.value < _MOST:
-            what = "time of a step" if reading.kind in (Kind.SECONDS, Kind.MEAN_SECONDS) else "rate"
+        if (reading.kind is not Kind.STEP or not math.isfinite(reading.value)) and not _LEAST < reading.value < _MOST:
+            what = "rate"
+            if reading.kind in (Kind.SECONDS, Kind.MEAN_SECONDS, Kind.STEP):
+                what = "step" if reading.kind is Kind.STEP else "time of a step"
             raise self._program.failure(
-                f"it printed {reading.value:g} as its {what}, which can't be one",
+                f"it printed {reading.value:g} as its {what}, which can't be one, in {shown(reading.line)!r}",
                 "look for the cause in the program; a pattern that matches another number reads that",
             )
 
@@ -327,13 +318,13 @@ class CommandWindows:
         if readings == 0:
             raise self._program.failure(
                 "it printed too little before it ended: three lines with a counter, in one epoch, make one reading",
-                "let it print more often or run longer; Keras' fit(verbose=2) counts epochs" + self._patience.buffering,
+                "let it print more often or run longer" + self._patience.buffering,
             )
         if not self._reads.reads_to_the_end:
             raise self._program.failure(
                 f"the program ended after {counted(readings, 'reading')}, of which the first is warm-up and "
                 f"{MIN_WINDOWS_FOR_ERROR} more are needed: one alone has no error estimate",
-                "let it print more often or run longer, or give reads=Reads(until_end=True) to take what it prints "
+                "let it print more often or run longer, or give until_end=True in Reads(...) to take what it prints "
                 "in one run" + self._patience.buffering,
             )
 

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 from pytest_tfperf.core.figure import LOSS, Figure, Takes, over_steps
 from pytest_tfperf.programs.reading import (
+    CUT,
     SEPARATORS,
     Kind,
     Reading,
-    Unread,
     Unreadable,
     loss_in,
     number_in,
@@ -28,14 +28,11 @@ from pytest_tfperf.programs.reading import (
 )
 
 _SHOWN_FIELDS = 5
-_RANK_FIELDS = ("rank", "local_rank", "worker", "process", "process_index")
-_MODE_FIELDS = ("split", "mode", "phase", "stage")
-_NUMBER_GOES_ON = re.compile(r"\d|\.\d|[eE][+-]?\d|\s?[kKMG](?![A-Za-z0-9])")
+_NUMBER_GOES_ON = re.compile(rf"\d|\.\d|[eE][+-]?\d|\s?[kKMG](?![A-Za-z0-9])|{CUT}")
 # The sign of "loss: -0.5", but not the dash of "loss-0.5".
 _NUMBER_BEGINS_BEFORE = re.compile(r"\d\.?$|(?:^|[\s=:(\[,|])-$")
 _PUNCTUATION = ",;:.)]}|'\""
 _THOUSANDS_FOLLOW = re.compile(rf"[{SEPARATORS}]\d{{3}}(?!\d)|:\d\d(?!\d)")  # or the minutes of "1:30"
-_MILLISECONDS_FOLLOW = re.compile(r"\s?(?:ms|us|\u00b5s|ns)\b")
 _NEVER_NEGATIVE = ("bytes", "s", "ms")
 
 _EPOCH: Final = re.compile(r"\bepochs?\W{0,3}\d{1,12}/\d{1,12}", re.IGNORECASE)
@@ -49,11 +46,12 @@ _UNITS: Final = {**_TIMES, **_SIZES}
 _UNIT_FOLLOWS: Final = re.compile(rf"\s?({'|'.join(_UNITS)})(?![\w/])")
 
 
-class _Number(NamedTuple):
+class Number(NamedTuple):
     """The value of the field, or the text of the group, as a pattern or a field finds it in a line."""
 
     text: object
     number: float | None  # None for a text that is no number
+    before: str  # the line before the group, or the field's name
     behind: str  # the rest of the line behind the group
     loss: float | None  # that the line has in a group or field of that name, or names in its text
 
@@ -66,42 +64,19 @@ class OwnLines:
         self._group = next((group for group in self._pattern.groupindex if group != LOSS), LOSS)
         self.fields: dict[str, None] = {}  # names of fields in JSON lines that lack this field
 
-    def read(self, line: str) -> Reading | Unread | None:
-        """The rate, step or time in a line, as the group's name says; None for another line.
-
-        Raises:
-            Unreadable: the group holds a part of a number only, or a time in another unit.
-        """
-        if (found := self.find(line)) is None:
-            return None
-        value, group = found.number, "rate" if self._field else self._group
-        if value is None:
-            return None if self._field else Unread(f"the group {group} has {found.text!r:.40}, which is no number")
-        match group:
-            case "rate":
-                return Reading(Kind.RATE, value, loss=found.loss)
-            case "step":
-                return Reading(Kind.STEP, value, loss=found.loss) if math.isfinite(value) else None
-            case "seconds" if _MILLISECONDS_FOLLOW.match(found.behind):
-                raise Unreadable(
-                    f"the group seconds has {found.text} of {shown(line)!r}, which are not seconds",
-                    "name the group milliseconds, or give parse=, a function of a line",
-                )
-        return Reading(Kind.SECONDS, value / (1000 if group == "milliseconds" else 1), loss=found.loss)
-
-    def find(self, line: str) -> _Number | None:
+    def find(self, line: str) -> Number | None:
         """The number, whatever it means; None for a line without the field or the pattern."""
         return self._in_json(line) if self._field else self._in_text(line)
 
-    def _in_json(self, line: str) -> _Number | None:
+    def _in_json(self, line: str) -> Number | None:
         if (fields := json_object(line)) is None:
             return None
         value = value_of(fields, self._field)
         if (number := number_in(value)) is None and len(self.fields) < _SHOWN_FIELDS:
             self.fields |= dict.fromkeys(map(shown, fields))
-        return None if value is ABSENT else _Number(value, number, "", number_in(fields.get(LOSS)))
+        return None if value is ABSENT else Number(value, number, self._field, "", number_in(fields.get(LOSS)))
 
-    def _in_text(self, line: str) -> _Number | None:
+    def _in_text(self, line: str) -> Number | None:
         match = self._pattern.search(line)
         if match is None or (text := match[self._group]) is None:
             return None
@@ -109,7 +84,8 @@ class OwnLines:
         if (number := number_in(text.rstrip(_PUNCTUATION))) is not None:
             _require_whole_number(line, match, self._group)
         loss = number_in(match[LOSS]) if LOSS in self._pattern.groupindex else loss_in(line)
-        return _Number(text, number, line[match.end(self._group) :], loss)
+        begin, end = match.span(self._group)
+        return Number(text, number, line[:begin], line[end:], loss)
 
 
 def _require_whole_number(line: str, match: re.Match[str], group: str) -> None:
@@ -118,8 +94,10 @@ def _require_whole_number(line: str, match: re.Match[str], group: str) -> None:
     before, behind = line[:begin], line[end:]
     # Where the pattern itself matches the comma behind the group, as in "632.9,120", the comma separates two numbers.
     is_separated = end < match.end()
+    is_cut_at_a_comma = begin == match.start() and re.search(r"\d,$", before)
     if (
         _NUMBER_BEGINS_BEFORE.search(before)
+        or is_cut_at_a_comma
         or _NUMBER_GOES_ON.match(behind)
         or (not is_separated and _THOUSANDS_FOLLOW.match(behind))
     ):
@@ -158,13 +136,6 @@ def value_of(fields: object, field: str) -> object:
         if inner is not ABSENT:
             return inner
     return ABSENT
-
-
-def series_in_json(line: str) -> str:
-    """The values of the fields that name a JSON line's rank, or its mode such as evaluation."""
-    fields = json_object(line) or {}
-    ranks = [f"rank {fields[name]}" for name in _RANK_FIELDS if name in fields]
-    return " ".join([*ranks, *(str(fields[name]) for name in _MODE_FIELDS if isinstance(fields.get(name), str))])
 
 
 def read_by(parse: Callable[[str], float | None], line: str) -> Reading | None:
@@ -209,8 +180,9 @@ class _Printed(NamedTuple):
 class FigureLines:
     """The values of figures that a program prints, and of its loss; measured figures are passed over."""
 
-    def __init__(self, figures: Sequence[Figure], loss_reading: int | None = None) -> None:
+    def __init__(self, figures: Sequence[Figure], loss_reading: int | None = None, *, may_lack: bool = False) -> None:
         self._figures = [figure for figure in figures if figure.is_read or figure.name == LOSS]
+        self._may_lack = may_lack  # a figure that is never printed is left out, and is no error
         self._loss_reading = loss_reading  # the number of the reading whose loss counts, from 1; None for the last
         self._values: dict[str, list[_Printed]] = {figure.name: [] for figure in self._figures}
         self._lines = {figure.name: OwnLines(figure.field, figure.pattern) for figure in self._figures}
@@ -283,11 +255,11 @@ class FigureLines:
             return 1
         return self._loss_reading
 
-    def values(self, *, required: bool = True) -> dict[str, FigureValue]:
-        """Each figure's value; a loss that no line names is left out, and so is any figure that is not `required`.
+    def values(self) -> dict[str, FigureValue]:
+        """Each figure's value; a loss that no line names is left out, and so is any figure that may be lacking.
 
         Raises:
-            Unreadable: a figure that is required has no value, or one that was printed has none at its step.
+            Unreadable: a figure that must not be lacking has no value, or one that was printed has none at its step.
         """
         final: dict[str, FigureValue] = {}
         for figure in self._figures:
@@ -297,7 +269,7 @@ class FigureLines:
             elif len(values) >= (1 if figure.last_step else self._least(figure)):
                 value = self._at_its_place if figure.last_step is None else self._at_step
                 final[figure.name] = self._mean(figure, values) if figure.steps else value(figure, values)
-            elif required and figure.is_read:
+            elif figure.is_read and not self._may_lack:
                 raise self._never_printed(figure, len(values))
         return final
 
@@ -378,7 +350,7 @@ class FigureLines:
                 sought += f"; they have {fields}"
         return Unreadable(
             f"the figure {figure.name} was {f'printed only {count} times' if count else 'never printed'}: {sought}",
-            "let the program print it earlier, give reads=Reads(until_end=True) to read the program to its end, or "
+            "let the program print it earlier, give until_end=True in Reads(...) to read the program to its end, or "
             f"correct the {what}",
         )
 
@@ -397,7 +369,7 @@ class FigureLines:
 
 def _loss_of(figure: Figure, line: str, reading: Reading | None, *, is_whole: bool) -> float | None:
     """The loss of a reading, unless it is of a counter that has not begun."""
-    if reading is None or (reading.kind.is_counter and reading.value == 0):
+    if reading is None or (reading.kind is Kind.STEP and reading.value == 0):
         return None
     if reading.loss is None and is_whole and value_of(json_object(line), LOSS) is None:
         raise _no_value(figure, None, "which is no number", line)
@@ -435,7 +407,7 @@ def _no_value(figure: Figure, text: object, why: str, line: str) -> Unreadable:
     )
 
 
-def _require_own_unit(figure: Figure, found: _Number, line: str) -> None:
+def _require_own_unit(figure: Figure, found: Number, line: str) -> None:
     """Refuse a value that another unit follows than the figure's: programs may go from "980 ms" to "1.2 s"."""
     match = _UNIT_FOLLOWS.match(found.behind)
     if match is None:

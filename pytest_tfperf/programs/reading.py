@@ -20,12 +20,6 @@ _DIGITS = (
 NUMBER = rf"(?:[+-]?(?:{_DIGITS}|nan|inf(?:inity)?))"
 """A regular expression for a number, to be used with re.ASCII and re.IGNORECASE."""
 
-BEGIN = rf"(?<![\w.+-])(?<!\d[{SEPARATORS}])"
-"""Before a number: not in the middle of a word or of another number."""
-
-END = rf"(?!\w|[.{SEPARATORS}]\d)"
-"""After a number, as `BEGIN`."""
-
 _FACTORS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _WHOLE = re.compile(rf"\s*(?P<number>{NUMBER})\s?(?P<factor>[kKMG]?)\s*", re.ASCII | re.IGNORECASE)
 
@@ -64,20 +58,8 @@ class Kind(Enum):
     RATE = "rate"
     MEAN_RATE = "mean rate"  # since the first step, over the reading's number of steps
     STEP = "step"
-    EXAMPLES = "examples"  # the number of units since the start
     SECONDS = "seconds"  # of a step
     MEAN_SECONDS = "mean seconds"  # of a step, since the first step
-    STEP_RATE = "step rate"  # steps per second
-
-    @property
-    def is_of_steps(self) -> bool:
-        """Whether it gives no units per second without the number of units in a step."""
-        return self in (Kind.STEP, Kind.SECONDS, Kind.MEAN_SECONDS, Kind.STEP_RATE)
-
-    @property
-    def is_counter(self) -> bool:
-        """Whether it is a counter, so that lines are timed by when they come."""
-        return self in (Kind.STEP, Kind.EXAMPLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +70,6 @@ class Reading:
     value: float
     step: int = 0  # the number of steps of a mean
     loss: float | None = None  # None where the line has none
-    is_named_average: bool = False  # the line calls it an average
-    is_of_training: bool = False  # the line is known not to be of evaluation
     line: str = field(default="", compare=False)  # for messages
 
 
@@ -97,12 +77,6 @@ class Unread(NamedTuple):
     """A line with a rate that can't be read, or can be read in two ways."""
 
     why: str  # in words that may follow "because"
-
-
-class LeftOut(NamedTuple):
-    """A line that counts something else: the bar of a download, or of evaluation."""
-
-    why: str = ""  # for the user, where no other line can be read; "" where the line shows it
 
 
 def loss_in(line: str) -> float | None:
@@ -125,11 +99,6 @@ def step_in(line: str) -> int | None:
     return None if match is None else int(match["number"].replace(",", ""))
 
 
-def counters_in(line: str) -> frozenset[str]:
-    """The words before the counters of steps in a line."""
-    return frozenset(match["word"].lower() for match in _COUNTER.finditer(line))
-
-
 class Unreadable(Exception):
     """The output as a whole can't be read, or would be read wrongly, as some of its lines show."""
 
@@ -147,6 +116,9 @@ def shown(line: str) -> str:
 
 MOST_OF_A_LINE = 2**16
 """Characters of a line that are read; the rest is dropped, so that output without line ends takes no memory."""
+
+CUT = "\u2026"
+"""The end of a line that is longer."""
 
 _COLOURS = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,9}[@-~]")
 _LINE_ENDS = re.compile(rb"[\n\r\x08]+")
@@ -168,10 +140,10 @@ class LineSplitter:
         """The lines that end in `data`, without colours."""
         *ended, rest = _LINE_ENDS.split(data)
         if not ended:
-            self._rest = (self._rest + rest[:MOST_OF_A_LINE])[:MOST_OF_A_LINE]
+            self._rest = (self._rest + rest[: MOST_OF_A_LINE + 1])[: MOST_OF_A_LINE + 1]
             return []
         ended[0] = self._rest + ended[0]
-        self._rest = rest[:MOST_OF_A_LINE]
+        self._rest = rest[: MOST_OF_A_LINE + 1]
         return [_text(line) for line in ended if line]
 
     @property
@@ -181,4 +153,5 @@ class LineSplitter:
 
 
 def _text(line: bytes) -> str:
-    return _COLOURS.sub("", line[:MOST_OF_A_LINE].decode("utf-8", errors="replace"))
+    text = line[:MOST_OF_A_LINE].decode("utf-8", errors="replace")
+    return _COLOURS.sub("", text) + CUT * (len(line) > MOST_OF_A_LINE)

@@ -327,7 +327,8 @@ class ThroughputFixture:
         if not programs:
             plan = settings.plan(steps, warmup_steps, also=also)
             if steps is None and isinstance(subjects[0], Command):  # its steps may take a millisecond or a minute
-                plan = replace(plan, steps=_MOST_STEPS, max_seconds=min(plan.max_seconds, _PROGRAM_SECONDS))
+                seconds = min(plan.max_seconds, _PROGRAM_SECONDS)
+                plan = replace(plan, steps=_MOST_STEPS, max_seconds=seconds, is_by_time=True)
             return ONE_WINDOW if settings.smoke else plan
         plan = settings.plan(steps, WARMUP_READINGS, also=also)
         if warmup_steps is not None:
@@ -338,7 +339,7 @@ class ThroughputFixture:
             if steps is not None:
                 raise WorkloadError(
                     f"{programs[0]}: steps={steps}: give at least {MIN_WINDOWS_FOR_ERROR} readings, because fewer have "
-                    "no error estimate, or reads=Reads(until_end=True) without steps for a program that prints less"
+                    "no error estimate, or until_end=True in Reads(...), without steps, for a program that prints less"
                 )
             plan = replace(plan, steps=MIN_WINDOWS_FOR_ERROR)
         to_the_end = any(program.runs_to_its_end for program in programs)

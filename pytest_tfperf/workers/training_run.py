@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import StepProfile, Trace
-from pytest_tfperf.core.run import Window
+from pytest_tfperf.core.run import StepParts, Window
 from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
@@ -43,6 +43,7 @@ class OfRank(NamedTuple):
 
     value: float  # in the figure's unit
     rank: str  # its name; "" for a single worker
+    place: str = ""  # where a program printed it, as in `Run.figure_places`; "" for a measured figure
 
 
 class TrainingRun:
@@ -128,6 +129,13 @@ class TrainingRun:
         """Ids of its processes on this machine."""
         return tuple(pid for worker in self._workers for pid in worker.pids)
 
+    note = ""
+    """What a reader should know of how it is counted."""
+
+    def step_parts(self, windows: int) -> StepParts | None:  # noqa: ARG002  a worker profiles its step instead
+        """The parts of a step in the last windows; None where they are not known."""
+        return None
+
     @property
     def why_not_held(self) -> str:
         """Why it may not wait between two windows, as for those of another training; "" where it may."""
@@ -207,6 +215,14 @@ class TrainingRun:
             for name, known in values.items()
             if None not in known
         }
+
+    def printed(self) -> Mapping[str, OfRank]:
+        """The figures that a user's program has printed; call it after `figures`.
+
+        Raises:
+            MeasurementError: it printed none where one must be, or what can't be a value.
+        """
+        return {}
 
     def trace(self, steps: int) -> tuple[Trace, ...]:
         """Run this many steps under TensorFlow's profiler; returns each process's trace, rank 0 first.

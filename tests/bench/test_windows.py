@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -211,8 +212,10 @@ def test_the_single_steps_of_a_mean_loss_do_not_size_the_windows_to_be_timed() -
 
 @pytest.mark.parametrize("figure", [Figure("x", counts="x", at_step=200), Figure("x", field="x", steps=(20, 200))])
 def test_the_warm_up_goes_on_until_what_is_printed_up_to_a_step_is_there(figure: Figure) -> None:
-    run, _ = driven(0.01, steps=20, also=(figure,), max_warmup_seconds=1)
-    assert sum(window.steps for window in run.warmup) >= 200
+    run, worker = driven(0.01, steps=20, also=(figure,), max_warmup_seconds=1)
+    ends = list(accumulate((window.steps for window in run.warmup), initial=1))
+    assert 200 in ends
+    assert worker.queued_at_answer[ends.index(200) - 1] == 1, "it waits at this step"
 
 
 def test_interleaved_sides_have_the_mean_loss_of_their_own_steps() -> None:

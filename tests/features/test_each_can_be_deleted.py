@@ -32,7 +32,8 @@ from pytest_tfperf import Command, Reads, cli
 def test_check(throughput, gpu_topology):
     command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
     on = gpu_topology.take(1)
-    throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
+    reads = Reads(pattern="(?P<rate>[0-9.]+) examples/s", until_end=True)
+    throughput.check(Command(command, name="program", reads=reads), on=on)
 
 
 def test_commands():

@@ -60,9 +60,13 @@ tfperf_busy = 1
 
 _PREAMBLE = """
 import pytest
-from pytest_tfperf import Command, Workload
+from pytest_tfperf import Command, Reads, Workload
 
 pytestmark = pytest.mark.cpu
+
+# Of programs that print "9 examples/s".
+RATES = Reads(pattern="(?P<rate>[0-9.]+) examples/s")
+RATES_TO_THE_END = Reads(pattern=RATES.pattern, until_end=True)
 
 def tiny(batch_size=1, model="nets:tiny", **more):
     return Workload(model=model, batch_size=batch_size, **more)

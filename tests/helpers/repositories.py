@@ -21,7 +21,7 @@ TESTS = """
 import sys
 
 def run(throughput, on, *argv, name="loop", also=(), **how):
-    program = Command([sys.executable, *map(str, argv)], name=name, **how)
+    program = Command([sys.executable, *map(str, argv)], name=name, reads=RATES, **how)
     return throughput.check(program, on=on, tolerance=0.05, also=also)
 
 def test_loop(throughput, on):

@@ -9,12 +9,12 @@ from tests.helpers.inner import Finished, Project
 from tests.helpers.patience import wait_for
 
 PROGRAM = """
-import os, time
+import itertools, os, time
 
 rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("SLURM_PROCID")
-while True:
+for number in itertools.count():
     if rank == "0":
-        print(f"throughput: 50 examples/s")
+        print(f"throughput: {50 + number % 3 / 10} examples/s")
     time.sleep(0.2)
 """
 
@@ -23,12 +23,12 @@ import sys
 
 def test_it(throughput, gpu_topology):
     on = gpu_topology.nodes(2).take(1)
-    throughput.check(Command([sys.executable, "train.py"], name="it"), on=on)
+    throughput.check(Command([sys.executable, "train.py"], name="it", reads=RATES), on=on)
 
 def test_in_another_way(throughput, gpu_topology):
     on = gpu_topology.nodes(2).take(2)
     argv = [sys.executable, "-c", "import time; print(3); time.sleep(1); raise SystemExit('no data')"]
-    throughput.check(Command(argv, name="it", ranks_per_node=2), on=on)
+    throughput.check(Command(argv, name="it", reads=RATES, ranks_per_node=2), on=on)
 """
 
 

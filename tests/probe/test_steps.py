@@ -329,6 +329,7 @@ def test_a_hold_is_not_timed(training: Training, monkeypatch: pytest.MonkeyPatch
         return receive(seconds)
 
     monkeypatch.setattr(training.driver, "receive", late)
+    training.driver.holds = True
     training.warm_up(12)
     assert training.driver.total("seconds") == 4 * (FETCH + STEP)
 

@@ -32,12 +32,13 @@ from tests.helpers.played_program import PLAN, PlayedProgram, measured, per_sec
 
 
 def lines(count: int, text: str = "{rate} examples/s\n", every: float = 1.0, rate: float = 50.0) -> PlayedProgram:
-    return PlayedProgram([(every, text.format(rate=rate, step=10 * n)) for n in range(1, count + 1)])
+    """The rate changes a little, as no setting does."""
+    return PlayedProgram([(every, text.format(rate=rate + n % 3 / 100, step=10 * n)) for n in range(1, count + 1)])
 
 
 def test_each_rate_is_a_window_and_the_first_is_warm_up() -> None:
     run = measured(lines(12))
-    assert (len(run.warmup), len(run.windows), per_sec(run)) == (1, 11, pytest.approx(50))
+    assert (len(run.warmup), len(run.windows), per_sec(run)) == (1, 11, pytest.approx(50, rel=1e-3))
 
 
 def test_no_more_readings_are_timed_than_asked_for() -> None:
@@ -71,7 +72,7 @@ def test_a_counter_is_timed_by_when_its_lines_arrive() -> None:
 
 
 def test_seconds_per_step_make_a_rate() -> None:
-    run = measured(lines(12, "0.25 s\n"), pattern=r"(?P<seconds>\S+) s", examples_per_step=4)
+    run = measured(lines(9, "0.25 s\n"), pattern=r"(?P<seconds>\S+) s", examples_per_step=4)
     assert per_sec(run) == pytest.approx(16)
 
 
@@ -96,17 +97,17 @@ def test_a_pause_belongs_to_the_line_behind_it_also_where_the_next_line_ends_it(
 def test_keras_epochs_count_without_the_time_between_them() -> None:
     one = [(0.2, f"\b\b\r{n}/10 ━━━ 3s 20ms/step - loss: 0.5") for n in range(1, 11)]
     validation = [(7.0, "\b\b\r10/10 ━━━ 9s 20ms/step - loss: 0.5 - val_loss: 1\n"), (3.0, "Epoch 2\n")]
-    run = measured(PlayedProgram((one + validation) * 3), examples_per_step=32)
+    run = measured(PlayedProgram((one + validation) * 3), format="keras", examples_per_step=32)
     assert per_sec(run) == pytest.approx(32 / 0.2)
 
 
-@given(st.lists(st.floats(0.2, 9), min_size=5, max_size=12), st.integers(1, 256))
+@given(st.lists(st.floats(0.2, 0.9), min_size=5, max_size=12), st.integers(1, 256))
 def test_means_since_the_first_step_are_undone(seconds: list[float], batch: int) -> None:
     printed, elapsed = [], 0.0
     for n, each in enumerate(seconds, 1):
         elapsed += each
         printed.append((each, f"{10 * n}\timages/sec: {10 * n * batch / elapsed:.9f} +/- 0.1 (jitter = 0.2)\t7.8\n"))
-    run = measured(PlayedProgram(printed), unit="images/s")
+    run = measured(PlayedProgram(printed), unit="images/s", format="tf_cnn_benchmarks")
     rates = [w.steps / w.seconds for w in run.windows]
     assert rates == pytest.approx([10 * batch / each for each in seconds[1:]], rel=1e-5)
 
@@ -126,7 +127,7 @@ def test_all_windows_together_give_all_examples_over_all_seconds(seconds: list[f
 def test_no_reading_makes_a_window_without_steps_or_time(
     readings: list[tuple[Kind, float, float, int]],
 ) -> None:
-    aggregator, now = WindowAggregator(0.0, 8, 0.15), 0.0
+    aggregator, now = WindowAggregator(0.0, command(examples_per_step=8), 0.15), 0.0
     for kind, value, after, step in readings:
         now += after
         with suppress(Unreadable):
@@ -139,6 +140,16 @@ def test_a_rate_of_zero_before_the_first_step_is_no_reading() -> None:
     program = lines(8)
     program.prints = iter([(1.0, "0.0 examples/s\n"), *program.script])
     assert len(measured(program).windows) == 7
+
+
+def test_an_infinite_rate_before_the_first_step_is_skipped_and_counted() -> None:
+    program = lines(8)
+    program.prints = iter([(1.0, "inf examples/s\n"), *program.script])
+    run = measured(program)
+    assert len(run.windows) == 7
+    assert run.not_read == (
+        "1 line with a rate was not read: inf before the first reading is no number: 'inf examples/s'"
+    )
 
 
 @pytest.mark.parametrize("rate", [0.0, -3.0, 5e-324, 1e300, math.nan, math.inf])
@@ -163,7 +174,7 @@ TELLS_TOO_LITTLE: dict[str, tuple[PlayedProgram, dict[str, object]]] = {
     "3 readings": (lines(3), {}),
     "1 reading": (lines(1), {}),
     "one line with a counter": (lines(1, "it 3\n"), {"pattern": r"it (?P<step>\d)", "examples_per_step": 1}),
-    "steps and no rate": (lines(9, "3/9 ━━ 1s 3ms/step\n"), {}),
+    "no line of the format": (lines(9, "step 9\n"), {"format": "keras", "examples_per_step": 1}),
 }
 
 
@@ -178,7 +189,7 @@ def test_a_program_that_tells_too_little_is_an_error(same_texts: SameTexts) -> N
 
 def test_a_program_that_is_read_to_its_end_may_print_its_rate_once() -> None:
     run = measured(lines(1), until_end=True)
-    assert (len(run.windows), per_sec(run)) == (1, pytest.approx(50))
+    assert (len(run.windows), per_sec(run)) == (1, pytest.approx(50, rel=1e-3))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +227,7 @@ def test_lines_of_which_none_can_be_read_end_the_program_after_40_seconds() -> N
     with pytest.raises(MeasurementError) as error:
         measured(program)
     assert program.now == pytest.approx(41, abs=2)
-    assert "no line has a rate in examples/s" in str(error.value)
+    assert "no line matches the pattern" in str(error.value)
 
 
 def test_a_program_that_says_much_at_its_start_and_then_compiles_is_waited_for() -> None:
@@ -234,8 +245,8 @@ def test_what_is_expected_later_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({}, "printed 15 lines, then nothing for 1 min 59 s, and was ended: no line has a rate in examples/s"),
-        ({"terminal": True}, "or examples=N for a program that prints no rate; `tfperf read"),
+        ({}, "printed 15 lines, then nothing for 1 min 59 s, and was ended: no line matches the pattern"),
+        ({"terminal": True}, "or leave it out to measure the program by its steps; `tfperf read"),
         ({"first_within": 300}, "then nothing for 4 min 59 s, and was ended"),
     ],
 )
@@ -247,7 +258,7 @@ def test_a_program_that_says_no_rate_and_falls_silent_is_ended_by_the_clock(how:
 
 def test_a_program_whose_rate_is_its_last_line_may_print_other_lines_for_long() -> None:
     script = [*[(5.0, "{'loss': 0.5}\n")] * 30, (200.0, "50 examples/s\n")]
-    assert per_sec(measured(PlayedProgram(script, silence_seconds=600), until_end=True)) == pytest.approx(50)
+    assert per_sec(measured(PlayedProgram(script, silence_seconds=600), until_end=True)) == pytest.approx(50, rel=1e-3)
 
 
 NO_RATE: dict[str, tuple[PlayedProgram, dict[str, object]]] = {
@@ -326,14 +337,6 @@ def test_averages_that_are_declared_are_undone() -> None:
     assert rates == pytest.approx(NOISY[1:20], rel=1e-3)
 
 
-def test_rates_that_look_like_averages_are_refused_unless_they_are_said_to_be_none() -> None:
-    script = [(1.0, f"{rate:.6f} examples/s\n") for rate in averages(NOISY)]
-    plan = Plan(steps=110, warmup_steps=1)
-    with pytest.raises(MeasurementError, match="look like averages since the first one"):
-        measured(PlayedProgram(script), plan)
-    assert len(measured(PlayedProgram(script), plan, rate_is="recent").windows) == 110
-
-
 def test_rates_that_are_no_averages_pass() -> None:
     script = [(1.0, f"{rate:.6f} examples/s\n") for rate in NOISY]
     assert len(measured(PlayedProgram(script), Plan(steps=110, warmup_steps=1)).windows) == 110
@@ -347,7 +350,7 @@ def test_averages_that_contain_the_start_are_refused_and_undone(start: float, co
     for n in range(1, count + 1):
         elapsed += noise.gauss(1, 0.01)
         shown.append((1.0, f"{n / elapsed:.6f} examples/s\n"))
-    with pytest.raises(MeasurementError, match=re.escape("give reads=Reads(rate_is='average')")):
+    with pytest.raises(MeasurementError, match="give rate_is='average'"):
         measured(PlayedProgram(shown))
     assert per_sec(measured(PlayedProgram(shown), rate_is="average")) == pytest.approx(1, rel=0.02)
 
@@ -367,7 +370,7 @@ def test_a_rate_is_checked_by_the_time_between_its_steps(
         shown.append((now - said, f"step {step}: {rate:.6f} examples/s\n"))
         said = now
     if is_average:
-        with pytest.raises(MeasurementError, match="look like averages"):
+        with pytest.raises(MeasurementError, match=r"a step holds .* times as much at the end|look like averages"):
             measured(PlayedProgram(shown), Plan(steps=99, warmup_steps=1))
     else:
         assert measured(PlayedProgram(shown), Plan(steps=99, warmup_steps=1)).windows
@@ -393,14 +396,17 @@ def test_a_program_that_ends_after_enough_readings_is_measured() -> None:
 
 
 def test_a_last_line_without_an_end_is_read() -> None:
-    assert per_sec(measured(PlayedProgram([(1, "50 examples/s")]), until_end=True)) == pytest.approx(50)
+    assert per_sec(measured(PlayedProgram([(1, "50 examples/s")]), until_end=True)) == pytest.approx(50, rel=1e-3)
 
 
 @pytest.mark.parametrize(
     ("script", "said"),
     [
         ([], "the program printed nothing for 100 s"),
-        ([(60.0, "loading\n")] * 50, "printed nothing that can be read for 100 s and was ended; no line has a rate"),
+        (
+            [(60.0, "loading\n")] * 50,
+            "printed nothing that can be read for 100 s and was ended; no line matches the pattern",
+        ),
         (lines(8).script, "the program printed nothing for 100 s"),
         ([(9.0, "0 examples/s\n")] * 50, "printed only readings that did not advance for 100 s"),
     ],
@@ -421,7 +427,7 @@ def test_a_counter_that_does_not_advance_hangs(script: list[str]) -> None:
 
 def test_epochs_of_one_step_are_counted() -> None:
     epoch = [(0.5, "Epoch 1/9\n"), (0.5, "1/1 ━━ 0s 31ms/step - loss: 0.5\n")]
-    assert per_sec(measured(PlayedProgram(epoch * 9), examples_per_step=32)) == pytest.approx(32)
+    assert per_sec(measured(PlayedProgram(epoch * 9), format="keras", examples_per_step=32)) == pytest.approx(32)
 
 
 class OneProgram:
@@ -447,7 +453,7 @@ def test_an_injected_slowdown_takes_a_fraction_of_the_throughput_off() -> None:
     program = lines(12)
     windows = CommandWindows(program, command(), slowdown=0.5, clock=lambda: program.now)
     windows.warm_up(PLAN)
-    assert per_sec(windows.time(PLAN, Notes())) == pytest.approx(25)
+    assert per_sec(windows.time(PLAN, Notes())) == pytest.approx(25, rel=1e-3)
 
 
 # Figures
@@ -460,7 +466,7 @@ def with_figures(program: PlayedProgram, *figures: Figure, steps: int = 5, **how
     return windows.time(plan, Notes())
 
 
-TRAINS = "step {step} loss: {rate} 50 examples/s\n"
+TRAINS = "step {step} loss: 50 {rate} examples/s\n"
 
 
 def test_a_figure_of_a_later_step_is_waited_for() -> None:
@@ -482,14 +488,15 @@ def test_a_figure_whose_step_never_comes_ends_with_the_program_and_says_how_far_
 
 def test_a_figure_that_is_printed_seldom_is_waited_for_behind_its_step() -> None:
     script = [
-        (1.0, f"step {step} 50 examples/s{' loss: 2' if step % 900 == 100 else ''}\n") for step in range(10, 2000, 10)
+        (1.0, f"step {step} 50.0{step % 7} examples/s{' loss: 2' if step % 900 == 100 else ''}\n")
+        for step in range(10, 2000, 10)
     ]
     run = with_figures(PlayedProgram(script), Figure("loss", at_step=300))
     assert (run.figures, run.figure_places) == ({"loss": 2.0}, {"loss": "at step 300"})
 
 
 def test_a_loss_that_no_line_has_is_not_waited_for_behind_its_step() -> None:
-    program = lines(100, "step {step} 50 examples/s\n")
+    program = lines(100, "step {step} {rate} examples/s\n")
     run = with_figures(program, Figure("loss", at_step=300))
     assert (run.figures, program.now) == ({}, 30.0)
 

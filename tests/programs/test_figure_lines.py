@@ -303,4 +303,4 @@ def test_a_value_in_the_figures_own_unit_is_read(unit: str, line: str) -> None:
 
 
 def test_a_figure_that_a_side_may_lack_is_left_out() -> None:
-    assert FigureLines([EVAL]).values(required=False) == {}
+    assert FigureLines([EVAL], may_lack=True).values() == {}

@@ -35,8 +35,8 @@ PREAMBLE = """
 import sys
 from pytest_tfperf import Command, Reads
 
-def run(throughput, on, *argv, name="loop", tolerance=None, steps=None, **how):
-    program = Command([sys.executable, *map(str, argv)], name=name, **how)
+def run(throughput, on, *argv, name="loop", tolerance=None, steps=None, reads=RATES, **how):
+    program = Command([sys.executable, *map(str, argv)], name=name, reads=reads, **how)
     return throughput.check(program, on=on, tolerance=tolerance, steps=steps)
 """
 
@@ -184,7 +184,7 @@ def test_a_reference_environment_that_would_run_the_current_code_clears_nothing(
 SHELL = """
 def test_it(throughput, on):
     argv = ["sh", "-c", f"exec {sys.executable} loop.py 0.01"]
-    throughput.check(Command(argv, name="loop"), on=on, tolerance=0.2)
+    throughput.check(Command(argv, name="loop", reads=RATES), on=on, tolerance=0.2)
 """
 
 
@@ -209,21 +209,22 @@ def test_against_refuses_a_command_that_does_not_begin_with_this_python(project:
 
 def test_a_smoke_run_wants_one_reading(project: Project) -> None:
     project.write("loop.py", LOOP)
-    write_tests(
-        project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, reads=Reads(until_end=True))"
-    )
+    write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, reads=RATES_TO_THE_END)")
     assert project.run("--tfperf-smoke").kinds == {"test_it": "passed"}
 
 
 FAULTS = {
-    "test_quiet": ("'-c', 'print(12)'", "printed nothing usable before it ended: no line has a rate"),
+    "test_quiet": ("'-c', 'print(12)'", "printed nothing usable before it ended: no line matches"),
     "test_silent": ("'-c', ''", "it printed nothing at all"),
     "test_status": ("'-c', 'import sys; sys.exit(\"no data\")'", "exited with status 1 after 0 readings"),
     "test_early": ("'-c', 'print(\"9 examples/s\")'", "the program ended after 1 reading, of which the first is"),
     "test_zero": ("'-c', 'print(\"9 examples/s\\\\n0 examples/s\")'", "it printed 0 as its rate, which can't be one"),
-    "test_steps": ("'-c', 'print(\"1/9 - 3s - 5ms/step\")'", "it prints steps and no rate"),
+    "test_steps": (
+        "'-c', 'print(\"1/9 - 3s - 5ms/step\")', reads=Reads(format='keras')",
+        "steps are read: say how many units a step holds",
+    ),
     "test_nan": (
-        "'-c', 'print(\"9 examples/s loss: nan\\\\n\" * 9)', reads=Reads(until_end=True)",
+        "'-c', 'print(\"9 examples/s loss: nan\\\\n\" * 9)', reads=RATES_TO_THE_END",
         "INVALID: loss became NaN",
     ),
     "test_missing": ("'missing.py'", "exited with status 2 after 0 readings"),
@@ -330,7 +331,7 @@ def test_a_programs_folder_variables_and_terminal_are_its_own(project: Project) 
             print("9 examples/s")
         """,
     )
-    how = "cwd='sub', env={'MINE': 'yes'}, terminal=True, reads=Reads(until_end=True)"
+    how = "cwd='sub', env={'MINE': 'yes'}, terminal=True, reads=RATES_TO_THE_END"
     write_tests(project, f"def test_it(throughput, on): run(throughput, on, 'shows.py', {how})")
     assert project.run(*SHORT).kinds == {"test_it": "passed"}
     (log,) = (project.folder / ".tfperf" / "logs").glob("worker-*")
@@ -383,10 +384,11 @@ def test_lines_with_a_rate_that_were_not_read_are_shown(project: Project) -> Non
         import time
         for n in range(20):
             time.sleep(0.16)
-            print("1,5 examples/s" if n == 9 else "9 examples/s")
+            print("1,5 examples/s" if n == 9 else f"9.{n} examples/s")
         """,
     )
-    write_tests(project, "def test_it(throughput, on): run(throughput, on, 'odd.py', reads=Reads(until_end=True))")
+    odd = 'Reads(pattern="(?P<rate>[0-9.,]+) examples/s", until_end=True)'
+    write_tests(project, f"def test_it(throughput, on): run(throughput, on, 'odd.py', reads={odd})")
     finished = project.run(*SHORT)
     assert re.search(r"test_it: 1 line with a rate was not read: .*: '1,5 examples/s'", finished.text), finished.text
 

@@ -9,7 +9,7 @@ import pytest
 from pytest_tfperf.core.command import Reads
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.programs.own_formats import OwnLines
-from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
+from pytest_tfperf.programs.reading import Unreadable
 
 LINES = {
     "speed 1.2e3 img/s": 1200.0,
@@ -18,6 +18,11 @@ LINES = {
     "speed 12.5; next": 12.5,
     "(speed 12.5)": 12.5,
 }
+
+
+def read(line: str, pattern: str) -> float | None:
+    found = OwnLines("", pattern).find(line)
+    return found and found.number
 
 
 def example() -> str:
@@ -31,14 +36,14 @@ def example() -> str:
 
 @pytest.mark.parametrize(("line", "rate"), LINES.items())
 def test_the_pattern_of_our_own_example_reads_what_programs_print(line: str, rate: float) -> None:
-    assert OwnLines("", example()).read(line) == Reading(Kind.RATE, rate)
+    assert read(line, example()) == rate
 
 
 @pytest.mark.parametrize("line", ["speed 1.2e3 img/s", "speed 1,500.5 img/s", "speed 12.5k of", "speed 1.2e3, loss 2"])
 def test_the_pattern_that_is_suggested_for_a_part_of_a_number_reads_all_of_it(line: str) -> None:
     with pytest.raises(Unreadable, match="a part of a number only") as refused:
-        OwnLines("", r"speed (?P<rate>[\d.]+)").read(line)
+        read(line, r"speed (?P<rate>[\d.]+)")
     suggested = re.search(r"\(\?P<rate>.*\)", refused.value.next_step)
     assert suggested
     whole = {"speed 12.5k of": 12500.0, **LINES}
-    assert OwnLines("", f"speed {suggested[0]}").read(line) == Reading(Kind.RATE, whole[line])
+    assert read(line, f"speed {suggested[0]}") == whole[line]

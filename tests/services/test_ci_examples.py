@@ -21,11 +21,11 @@ BIN = Path(sys.executable).parent
 
 TEST = """
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     def test_program(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(command, name="program", reads=RATES_TO_THE_END), on=on)
 """
 
 

@@ -37,11 +37,11 @@ from tests.helpers.patience import PATIENCE_SECONDS
 
 TESTS = """
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     def test_passes(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(command, name="program", reads=RATES_TO_THE_END), on=on)
 """
 WRONG_PASSWORD = "hunter2"
 NOBODY_LISTENS = "postgresql://team:secret@127.0.0.1:1/history"

@@ -20,19 +20,21 @@ PROGRAM = """
         lines = [line for line in file.read_text().splitlines() if not line.startswith("gpu.0.temperature.0 ")]
         file.with_name("hot").write_text("\\n".join([*lines, f"gpu.0.temperature.0 {celsius}"]) + "\\n")
         file.with_name("hot").replace(file)
-        for _ in range(30):
+        for step in range(30):
             time.sleep(0.05)
-            print(f"{103.0 if number == 1 else 100.0} images/s", flush=True)
+            print(f"{(103 if number == 1 else 100) + step % 3 / 100} images/s", flush=True)
 """
 TESTS = """
     import sys
     import pytest
-    from pytest_tfperf import Command
+    from pytest_tfperf import Command, Reads
 
     @pytest.mark.gpu
     def test_program(throughput, gpu_topology):
         on = gpu_topology.take(1)
-        throughput.check(Command([sys.executable, "train.py"], name="loop", unit='images/s'), on=on, steps=45)
+        reads = Reads(pattern="(?P<rate>[0-9.]+) images/s")
+        program = Command([sys.executable, "train.py"], name="loop", unit="images/s", reads=reads)
+        throughput.check(program, on=on, steps=45)
 """
 
 

@@ -145,7 +145,7 @@ CALLS = {
     "check(Command(None, name='x'), on=one)": "must be a list of a program and its arguments",
     "check(Command(['x'], name='x', cwd=None), on=one)": "cwd=None must be a folder",
     "check(Command(['x'], name='x', env=['A']), on=one)": "env must map names",
-    "check(Command(['x'], name='x'), on=one, warmup_steps=1)": "warmup_steps is of a workload",
+    "check(Command(['x'], name='x', reads=RATES), on=one, warmup_steps=1)": "warmup_steps is of a workload",
     OF_NO_SUBJECT: "give a Workload or a Command(argv, name=...)",
     "compare(W, tiny(all_reduce='nccl'), on=one)": "all_reduce='nccl' needs GPUs",
 }
@@ -158,7 +158,8 @@ def calls(played: Project) -> Finished:
         f"""
         @pytest.mark.parametrize("number", range({len(CALLS)}))
         def test_it(throughput, gpu_topology, number):
-            names = dict(throughput=throughput, gpu_topology=gpu_topology, W=tiny(), tiny=tiny, Command=Command)
+            names = dict(throughput=throughput, gpu_topology=gpu_topology, W=tiny(), tiny=tiny)
+            names |= dict(Command=Command, RATES=RATES)
             eval("throughput." + {list(CALLS)!r}[number], names | dict(one=gpu_topology.take(1)))
         """
     )

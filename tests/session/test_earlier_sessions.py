@@ -94,7 +94,7 @@ PROGRAM = """
     import sys
 
     def test_program(throughput, on):
-        throughput.check(Command([sys.executable, "prints.py"], name="program"), on=on)
+        throughput.check(Command([sys.executable, "prints.py"], name="program", reads=RATES), on=on)
 """
 PRINTS = """
     import time
@@ -102,7 +102,7 @@ PRINTS = """
     rate = Path("rate").read_text()
     for step in range(1000):
         time.sleep(0.16)  # a window lasts 0.15 s at least
-        print(rate, "examples/s")
+        print(f"{rate}.{step % 3} examples/s")
 """
 USUAL, LOW = "100", "60"
 
@@ -190,7 +190,7 @@ def test_a_test_with_one_recorded_baseline_of_two_is_measured(project: Project) 
 
         def test_two(throughput, on):
             for name in ("recorded", "new"):
-                throughput.check(Command([sys.executable, "prints.py"], name=name), on=on)
+                throughput.check(Command([sys.executable, "prints.py"], name=name, reads=RATES), on=on)
     """)
     project.baseline("recorded", value=float(USUAL), unit="examples", lower=-math.inf, upper=math.inf)
     assert re.search(r"= 1 measured in ", program_session(project, USUAL).text)

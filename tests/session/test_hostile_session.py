@@ -16,16 +16,16 @@ DIES = f"print('\\x1b[2Jno postgresql://ann:{SECRET}@db/d\\n::error::x\\n##[erro
 TESTS = f"""
     DIES = {DIES!r}
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     def run(throughput, on, text, **how):
         throughput.check(Command([sys.executable, "-c", text], **how), on=on)
 
     def test_dies(throughput, on):
-        run(throughput, on, DIES, name="dies")
+        run(throughput, on, DIES, name="dies", reads=RATES)
 
     def test_passes(throughput, on):
-        run(throughput, on, "print('9 examples/s\\\\n' * 9)", name="passes", reads=Reads(until_end=True))
+        run(throughput, on, "print('9 examples/s\\\\n' * 9)", name="passes", reads=RATES_TO_THE_END)
 """
 
 

@@ -12,11 +12,11 @@ from tests.helpers.inner import Project
 USAGE = 4
 TESTS = """
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     def check(throughput, on, name):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check(Command(command, name=name, reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(command, name=name, reads=RATES_TO_THE_END), on=on)
 
     @pytest.mark.owner("team vision")
     def test_marked(throughput, on):

@@ -58,7 +58,7 @@ def test_a_pipe_gets_lines_by_the_clock_while_a_program_is_silent(
         import sys
 
         def test_it(throughput, on):
-            throughput.check(Command([sys.executable, "silent.py"], name="silent"), on=on, steps=3)
+            throughput.check(Command([sys.executable, "silent.py"], name="silent", reads=RATES), on=on, steps=3)
     """)
     assert "tfperf: test 1/1, test_it, run 1, first reading" in played.run().text
 

@@ -169,13 +169,15 @@ TESTS = """
     import sys
     from pytest_tfperf import Command, Reads
 
+    READS = Reads(pattern="^(?P<rate>[0-9.]+) images/s", until_end=True)
+
     def test_program(throughput, on):
         command = [sys.executable, "run.py", "--password", "PaSsWoRd", "--url=https://PaSsWoRd@host"]
-        throughput.check(Command(command, name="program", unit="images/s", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(command, name="program", unit="images/s", reads=READS), on=on)
 
     @pytest.mark.parametrize("url", ["https://PaSsWoRd@host"])
     def test_parameter(throughput, on, url):
-        program = Command([sys.executable, "run.py"], name="other", unit="images/s", reads=Reads(until_end=True))
+        program = Command([sys.executable, "run.py"], name="other", unit="images/s", reads=READS)
         throughput.check(program, on=on)
 """
 FILES = ("--tfperf-html=r.html", "--tfperf-json=r.json", "--junitxml=r.xml", "-o", "tfperf_markdown=r.md")

@@ -18,8 +18,8 @@ TESTS = """
 import sys
 
 def test_slower(throughput, on):
-    a = Command([sys.executable, "program.py", "100"], name="old")
-    b = Command([sys.executable, "program.py", "80"], name="new")
+    a = Command([sys.executable, "program.py", "100"], name="old", reads=RATES)
+    b = Command([sys.executable, "program.py", "80"], name="new", reads=RATES)
     found = throughput.compare(a, b, on=on, tolerance=0.05)
     assert [side.workload.id for side in (found.other, found)] == ["old", "new"]
     print("the body came to its end")

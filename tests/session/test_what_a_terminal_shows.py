@@ -37,11 +37,11 @@ SLOW = "nets:tiny-b3-replicated-device"
 # A program is measured without TensorFlow, whose import would be most of such a session.
 OF_A_PROGRAM = """
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     def test_passes(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(command, name="program", reads=RATES_TO_THE_END), on=on)
 
     def test_ordinary(benchmark):
         benchmark(sum, [1, 2, 3])

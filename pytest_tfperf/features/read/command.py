@@ -19,18 +19,17 @@ from typing import Final, NamedTuple, Self
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
 from pytest_tfperf.console.output import show, word_of_a_program
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.command import STEPS, Command, RateIs, Reads
+from pytest_tfperf.core.command import FORMATS_OF_RATES, FORMATS_OF_STEPS, STEPS, Command, Holds, Of, RateIs, Reads
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.errors import Hung, MeasurementError
-from pytest_tfperf.features.read.proposals import proposals, units_named
+from pytest_tfperf.features.read.proposals import proposals
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS, CommandWindows
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
-from pytest_tfperf.programs.window_aggregator import LEAST_OF_A_START
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.workers.launcher import PreparedCommand
@@ -38,9 +37,9 @@ from pytest_tfperf.workers.launcher import PreparedCommand
 _SECONDS: Final = 20.0
 _SHOWN_LINES: Final = 8
 _COLUMNS: Final = 100
-_MOST_UNITS: Final = 3
 _MOST_WAYS: Final = 3
 _MOST_TRIED: Final = 20
+_LEAST_OF_RATES: Final = 10
 _STEPS_ALONE: Final = (
     "It counts steps. To count what a step holds over all devices: --examples-per-step N --unit UNIT/s"
 )
@@ -49,10 +48,8 @@ _WORDS: Final = {
     Kind.RATE: "{value:,.6g} {unit}/s",
     Kind.MEAN_RATE: "{value:,.6g} {unit}/s since the first step",
     Kind.STEP: "step {value:,.6g}",
-    Kind.EXAMPLES: "{value:,.6g} {unit} so far",
     Kind.SECONDS: "{value:.6g} s per step",
     Kind.MEAN_SECONDS: "{value:.6g} s per step since the first one",
-    Kind.STEP_RATE: "{value:,.6g} steps/s",
 }
 
 
@@ -78,8 +75,11 @@ def add_to(commands: Commands) -> None:
         help="program and its arguments, after --",
     )
     command.add_argument("--unit", metavar="UNIT/s", help="what its rate counts (default: what its lines name)")
+    command.add_argument("--format", default="", choices=(*FORMATS_OF_STEPS, *FORMATS_OF_RATES), help="known format")
     command.add_argument("--pattern", default="", metavar="REGEX", help="regular expression, as in Reads(pattern=...)")
     command.add_argument("--field", default="", metavar="NAME", help="field of JSON lines, as in Reads(field=...)")
+    command.add_argument("--holds", choices=tuple(Holds), default=Holds.RATE, help="what the field holds")
+    command.add_argument("--of", choices=tuple(Of), help="the devices that a printed rate is of")
     command.add_argument("--examples-per-step", type=int, metavar="N", help="units in a step over all devices")
     command.add_argument("--rate-is", choices=tuple(RateIs), help="what a printed rate stands for")
     command.add_argument(
@@ -96,7 +96,16 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    reads = Reads(pattern=given.pattern, field=given.field, rate_is=given.rate_is)
+    reads = None
+    if given.format or given.pattern or given.field:
+        reads = Reads(
+            format=given.format,
+            pattern=given.pattern,
+            field=given.field,
+            holds=given.holds,
+            rate_is=given.rate_is,
+            of=given.of,
+        )
     argv = [sys.executable if given.command[0] in ("python", "python3") else given.command[0], *given.command[1:]]
     command = Command(
         argv,
@@ -110,9 +119,31 @@ def _run(given: argparse.Namespace) -> int:
     if not printed.pieces:
         show("it printed nothing. Let it print its rate to stdout or stderr, or give --seconds more")
         return EXIT_NOT_MEASURED
-    read = _best(command, printed, given.devices, unit_is_given=given.unit is not None)
-    show(*read.report(), *([] if read.readings else _advice(read, given)))
-    return EXIT_GREEN if read.readings else EXIT_NOT_MEASURED
+    if command.reads is not None:
+        read = _Read(command, printed, given.devices)
+        show(*read.report(), *([] if read.readings else _advice(read, given)))
+        return EXIT_GREEN if read.readings else EXIT_NOT_MEASURED
+    ways = list(islice(_tried(command, printed, given.devices, unit_is_given=given.unit is not None), _MOST_WAYS))
+    if not ways:
+        longer = (
+            ""
+            if printed.is_whole
+            else f"; it still ran after {given.seconds:g} s, so maybe --seconds {6 * given.seconds:g}"
+        )
+        lines = [f"ignored   {_cut(line)}" for _, line in printed.lines() if line.strip()]
+        show(
+            *_first(lines),
+            "",
+            "nothing is proposed: no line seems to have a counter, a rate or a time",
+            f"  next    state what is read by --format, --pattern or --field, or let a terminal draw its bars{longer}",
+        )
+        return EXIT_NOT_MEASURED
+    show(
+        "nothing is read that is not stated",
+        "  next    state what reads it; each of these commands was tried on what it printed",
+        *(text for way in ways for text in ("", _command_line(way, given), f"    {_worded(way)}")),
+    )
+    return EXIT_NOT_MEASURED
 
 
 @dataclass
@@ -194,7 +225,6 @@ class _Read:
 
     def __init__(self, command: Command, printed: Printed, devices: int) -> None:
         self.command, self.printed, self.devices = command, printed, devices
-        self.is_described = command.reads is not None and bool(command.reads.pattern or command.reads.field)
         self.reader = Reader(command, devices)
         self.readings: list[tuple[str, Reading]] = []
         self._ignored: list[str] = []
@@ -228,7 +258,7 @@ class _Read:
         return [
             *texts,
             "",
-            f"{len(self.readings)} of {lines} are read, as {self.reader.read_as}.",
+            f"{len(self.readings)} of {lines} are read.",
             *self._measured(),
             *([_STEPS_ALONE] if self.command.counted == STEPS and not self.command.examples_per_step else []),
             "",
@@ -249,17 +279,14 @@ class _Read:
         step = "" if units is None else f" By the time between its lines, a step holds {units:,.4g} {counts}."
         return [f"check would report {rate}. Compare this with what you know of the program.{step}"]
 
-    def in_named_units(self, *more: str) -> list[_Read]:
-        """The same lines, read in the units that most of them name, and in others."""
-        units = [*units_named([line for _, line in self.printed.lines()])[:_MOST_UNITS], *more]
-        return [_Read(replace(self.command, unit=f"{unit}/s"), self.printed, self.devices) for unit in units]
-
     def _test(self) -> list[str]:
-        command, reads = self.command, self.command.reads or Reads()
+        command, reads = self.command, self.command.reads
+        assert reads is not None, "it was read by them"
         first, *others = command.words
         argv = ", ".join(["sys.executable" if first == sys.executable else repr(first), *map(repr, others)])
-        given = {"pattern": reads.pattern, "field": reads.field}
-        given["rate_is"] = "" if reads.rate_is is None else str(reads.rate_is)
+        given = {"format": reads.format, "pattern": reads.pattern, "field": reads.field}
+        given["holds"] = "" if reads.holds == Holds.RATE else str(reads.holds)
+        given |= {name: str(getattr(reads, name) or "") for name in ("rate_is", "of")}
         options = [f"{name}={value!r}" for name, value in given.items() if value]
         imports = ["import sys"] if "sys.executable" in argv else []
         texts = [
@@ -283,35 +310,12 @@ def _name_of(argv: Sequence[str]) -> str:
     return Path(words[0]).stem or "my-program"
 
 
-def _best(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> _Read:
-    """The lines as the command reads them; if it reads none and no unit is given, in another unit that they have."""
-    read = _Read(command, printed, devices)
-    if read.readings or read.refusal or unit_is_given or read.is_described:
-        return read
-    others = read.in_named_units("tokens", STEPS)
-    unread = [other for other in others if other.reader.unread]
-    return next((other for other in others if other.readings), (*unread, read)[0])
-
-
 def _advice(read: _Read, given: argparse.Namespace) -> list[str]:
-    """The next step where nothing is read: what would read it, as tried on this very output."""
+    """The next step where nothing is read."""
     if read.refusal is not None:
         return []  # it has its own next step
-    if not read.is_described:
-        ways = _tried(read.command, read.printed, read.devices, unit_is_given=given.unit is not None)
-        if best := list(islice(ways, _MOST_WAYS)):
-            return [
-                "  next    give what reads it; each of these commands was tried on what it printed",
-                *(text for way in best for text in ("", _command_line(way, given), f"    {_worded(way)}")),
-            ]
-        for other in read.in_named_units():
-            if other.readings or other.refusal:
-                return [f"  next    give --unit {other.command.unit}, which its lines have"]
     longer = f"; it still ran after {given.seconds:g} s, so maybe --seconds {6 * given.seconds:g}"
-    return [
-        f"  next    {read.reader.next_step()}{'' if read.printed.is_whole else longer}",
-        "  try     tfperf read has the options --pattern, --field and --terminal for it",
-    ]
+    return [f"  next    {read.reader.next_step()}{'' if read.printed.is_whole else longer}"]
 
 
 class _Tried(NamedTuple):
@@ -343,9 +347,11 @@ def _tried(command: Command, printed: Printed, devices: int, *, unit_is_given: b
 
 
 def _command_line(way: _Tried, given: argparse.Namespace) -> str:
-    command, reads = way.command, way.command.reads or Reads()
+    command, reads = way.command, way.command.reads
+    assert reads is not None, "a proposal reads"
     options = {
         "--unit": command.unit,
+        "--format": reads.format,
         "--pattern": reads.pattern,
         "--field": reads.field,
         "--examples-per-step": command.examples_per_step,
@@ -359,15 +365,15 @@ def _command_line(way: _Tried, given: argparse.Namespace) -> str:
 
 
 def _worded(way: _Tried) -> str:
-    rate = f"{way.result.units_per_sec:,.6g} {way.command.unit}"
-    reads = way.command.reads or Reads()
-    if not way.counts and reads.rate_is == RateIs.AVERAGE:
-        return f"{rate} of late, by the averages since the start that it prints"
+    rate, reads = f"{way.result.units_per_sec:,.6g} {way.command.unit}", way.command.reads
     if not way.counts:
-        is_short = way.result.readings < LEAST_OF_A_START
+        is_average = reads is not None and reads.rate_is == RateIs.AVERAGE
+        if is_average:
+            return f"{rate} of late, by the averages since the start that it prints"
+        is_short = way.result.readings < _LEAST_OF_RATES
         doubt = "; its lines are too few to tell an average since the start: give --seconds more" if is_short else ""
         return f"{rate}, as it prints{doubt}"
-    rate += ", by the time between its lines" if "(?P<step>" in reads.pattern else ", by the times that it prints"
+    rate += ", by the times that it prints" if reads is not None and "seconds>" in reads.pattern else ""
     if way.counts not in _A or way.command.examples_per_step not in (None, 1):
         return rate
     return f"{rate}. To count what {_A[way.counts]} holds over all devices: --examples-per-step N --unit UNIT/s"

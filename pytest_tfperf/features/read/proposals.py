@@ -1,4 +1,4 @@
-"""Ways to read lines that no known format reads: by the counters, rates and times that they seem to have.
+"""Ways to read lines: known formats, and patterns of the counters, rates and times that they seem to have.
 
 They are guesses by words and numbers, so `tfperf read` tries each on the output before a user sees it.
 """
@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from pytest_tfperf.core.command import STEPS, RateIs, Reads
+from pytest_tfperf.core.command import FORMATS_OF_RATES, FORMATS_OF_STEPS, STEPS, Command, RateIs, Reads
+from pytest_tfperf.programs.checks import contains_a_start
+from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.own_formats import json_object
-from pytest_tfperf.programs.reading import number_in
-from pytest_tfperf.programs.unit_lines import AVERAGES, NO_RATES, counts_steps
-from pytest_tfperf.programs.window_aggregator import is_running_average
+from pytest_tfperf.programs.reading import Unreadable, number_in
 
 _MOST_LINES = 2000
 _MOST_OF_A_LINE = 1024
@@ -33,10 +33,24 @@ _OTHER_WORK = re.compile(
 # "632.9 img/s", "img/sec: 632.9" and "train_img_per_second: 632.9", but neither "12 MB/s" nor "5 TFLOPS/s".
 _ANY_UNIT = re.compile(
     r"(?<![A-Za-z])(?!\w?i?B/|bytes?/|[TG]?FLOPS?/)[kKMG]?(?P<unit>[A-Za-z]{2,20})"
-    r"(?:\s?/\s?|[_ ]per[_ ])s(?:ec(?:ond)?)?(?![A-Za-z])"
+    r"(?:\s?/\s?|[_ ]per[_ ])s(?:ec(?:ond)?)?(?![A-Za-z/]|\sper\b)"
+)
+_NO_LABELS = (
+    "avg",
+    "average",
+    "mean",
+    "overall",
+    "max",
+    "peak",
+    "best",
+    "min",
+    "std",
+    "target",
+    "limit",
+    "theoretical",
 )
 _LIKE_A_RATE = re.compile(r"per_?s|/s|throughput|speed|^[tfqi]ps$", re.IGNORECASE)
-_SECONDS = r"(?P<milli>m)?s(?:ec(?:ond)?s?)?\b(?!\s?/)"
+_SECONDS = r"(?P<milli>m)?s(?:ec(?:ond)?s?)?\b(?!\s?/(?!step|it|batch))"
 # Neither a part of a date, a time of day or a version, nor of a name.
 _NUMBER = re.compile(
     r"(?<![\w.,+-])(?<!\d[:/])\d{1,15}(?:,\d{3})*(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?(?P<factor>[kKMG]\b)?"
@@ -56,6 +70,7 @@ _OTHER_WORDS = (
     *("epoch", "round", "tree", "generation", "episode", "game"),
     *("timestep", "frame", "sample", "example", "image", "token", "sequence", "word"),
 )
+_UNITS = {"tf_cnn_benchmarks": "images", "gensim": "words", "torchtitan": "tokens", "maxtext": "tokens"}
 _RATE_WORDS = {
     "fps": "frames",
     "wps": "words",
@@ -90,6 +105,7 @@ class _Column:
     before: str  # a pattern of the text before the number
     words: tuple[str, ...]  # those before the number, in lower case
     behind: str
+    text_before: str  # directly before the number
     texts: list[str] = field(default_factory=list)
     at: list[float] = field(default_factory=list)  # seconds
 
@@ -121,6 +137,8 @@ class _Column:
             return rf"\s?{time[0].strip()}\b"
         if group == "rate" and (rate := _RATE_BEHIND.match(self.behind)):
             return rf"\s?{rate['word']}\b"
+        if group == "rate" and (unit := _ANY_UNIT.match(self.behind.lstrip())):
+            return rf"\s?{re.escape(unit[0])}"
         if group == "step" and (counted := _COUNTED_BEHIND.match(self.behind)):
             return rf"\s{counted['word']}"
         if not self.is_bare or not self.behind:
@@ -128,17 +146,12 @@ class _Column:
         return r"\s" if self.behind[0].isspace() else _escaped(self.behind[0])
 
 
-def units_named(lines: Sequence[str]) -> list[str]:
-    """The units in which lines name rates, those of most lines first."""
-    counts = Counter(unit for line in lines for unit in {mention["unit"] for mention in _ANY_UNIT.finditer(line)})
-    return [unit for unit, _ in counts.most_common() if not counts_steps(unit)]
-
-
 def proposals(printed: Sequence[tuple[float, str]]) -> Iterator[Proposal]:
     """Ways to read these lines, those that mislead least first.
 
     Lines with a counter are timed by when they come, in seconds, whatever the program says of its speed.
     """
+    yield from _formats([line for _, line in printed[:_MOST_LINES]])
     lines = [(at, line[:_MOST_OF_A_LINE]) for at, line in printed[-_MOST_LINES:] if not _OTHER_WORK.search(line)]
     columns = [
         column for column in _columns(lines) if len(column.texts) >= _LEAST_LINES and not column.is_of_evaluation
@@ -152,11 +165,21 @@ def proposals(printed: Sequence[tuple[float, str]]) -> Iterator[Proposal]:
         values = [value for _, line in lines if (value := number_in((json_object(line) or {}).get(name))) is not None]
         yield from _rates(Reads(field=name), _unit_of(name), values)
     for column in columns:
-        if name := _rate_name(column):
-            yield from _rates(Reads(pattern=column.pattern("rate")), _unit_of(name), column.values)
+        if unit := _rate_unit(column):
+            yield from _rates(Reads(pattern=column.pattern("rate")), unit, column.values)
     for column in columns:
         if not counters and (group := _time_group(column)):
             yield Proposal(Reads(pattern=column.pattern(group)), STEPS, "step")
+
+
+def _formats(lines: Sequence[str]) -> Iterator[Proposal]:
+    """The known formats that some lines are in."""
+    for name in (*FORMATS_OF_STEPS, *FORMATS_OF_RATES):
+        reads, unit = Reads(format=name), _UNITS.get(name, STEPS)
+        reader = Reader(Command((), name="read", unit=f"{unit}/s", reads=reads))
+        with suppress(Unreadable):
+            if any(reader.read(line) is not None for line in lines):
+                yield Proposal(reads, unit, "" if name in FORMATS_OF_RATES else "step")
 
 
 def _rate_fields(line: str) -> list[str]:
@@ -169,7 +192,7 @@ def _rates(reads: Reads, unit: str, values: Sequence[float]) -> Iterator[Proposa
     """The rates, if it is plain whether they are recent: those that drift may be averages."""
     third = max(1, len(values) // 3)
     first, last = statistics.median(values[:third]), statistics.median(values[-third:])
-    if min(values) > 0 and is_running_average(values):
+    if min(values) > 0 and contains_a_start(values):
         yield Proposal(replace(reads, rate_is=RateIs.AVERAGE), unit)
     elif _STEADY[0] * first < last < _STEADY[1] * first:
         yield Proposal(reads, unit)
@@ -199,7 +222,7 @@ def _numbers_of(line: str) -> Iterator[tuple[_Column, str]]:
         before = _before(line, number.start(), plain, "" if is_cut else "^" if is_first else before)
         if before:
             words = tuple(word.lower() for word in _WORD.findall(plain))
-            yield _Column(before, words, line[number.end() : number.end() + 20]), number[0]
+            yield _Column(before, words, line[number.end() : number.end() + 20], plain[-30:]), number[0]
 
 
 def _before(line: str, start: int, between: str, since: str) -> str:
@@ -261,6 +284,17 @@ def _counted(column: _Column, header: str) -> str:
     return counted if rises >= _LEAST_ADVANCES * len(pairs) and falls <= _MOST_FALLS * len(pairs) else ""
 
 
+def _rate_unit(column: _Column) -> str:
+    """What the rate counts; "" if it is none, or not plain."""
+    if any(word in _NO_LABELS for word in column.words):
+        return ""
+    mentions = [_ANY_UNIT.match(column.behind.lstrip()), *_ANY_UNIT.finditer(column.text_before)]
+    if mention := mentions[0] or mentions[-1]:
+        word = mention["unit"].lower()
+        return STEPS if _counter(word) == "step" else word
+    return _unit_of(name) if (name := _rate_name(column)) else ""
+
+
 def _rate_name(column: _Column) -> str:
     """The word that names the rate; "" if it is none, or not plain."""
     if _MORE_NUMBERS_BEHIND.match(column.behind):
@@ -269,8 +303,7 @@ def _rate_name(column: _Column) -> str:
         return behind["word"]
     if _TIME_BEHIND.match(column.behind) or _OTHER_UNIT_BEHIND.match(column.behind):
         return ""
-    names_another = any(word in (*AVERAGES, *NO_RATES) for word in column.words)
-    return column.word if column.word in _RATE_WORDS and not names_another else ""
+    return column.word if column.word in _RATE_WORDS else ""
 
 
 def _unit_of(name: str) -> str:

@@ -24,17 +24,17 @@ TEST = "test_it.py::test_program"
 
 TESTS = """
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     PROGRAM = "rate = float(open('rate').read()); print(f'{rate} examples/s\\\\n' * 9)"
 
     @pytest.mark.owner("team-vision")
     def test_program(throughput, on):
-        throughput.check(Command([sys.executable, "-c", PROGRAM], name="program", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command([sys.executable, "-c", PROGRAM], name="program", reads=RATES_TO_THE_END), on=on)
 
     def test_other(throughput, on):
         argv = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        program = Command(argv, name="other", reads=Reads(until_end=True))
+        program = Command(argv, name="other", reads=RATES_TO_THE_END)
         throughput.check(program, on=on)
 """
 

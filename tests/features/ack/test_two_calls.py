@@ -18,14 +18,14 @@ A_MONTH = datetime.now(UTC).date() + timedelta(days=30)
 
 TESTS = """
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     PROGRAM = "import sys; print(f'{float(open(sys.argv[1]).read())} examples/s\\\\n' * 9)"
 
     def test_both(throughput, on):
         for name in ("first", "second"):
             command = [sys.executable, "-c", PROGRAM, name]
-            throughput.check(Command(command, name=name, reads=Reads(until_end=True)), on=on)
+            throughput.check(Command(command, name=name, reads=RATES_TO_THE_END), on=on)
 """
 
 

@@ -89,7 +89,7 @@ def test_two(throughput, on):
 # It compares two programs of this side, so it says nothing of the base.
 OWN_COMPARISON = """
 def test_own_comparison(throughput, on):
-    old, new = (Command([sys.executable, "loop.py"], name=name) for name in ("old", "new"))
+    old, new = (Command([sys.executable, "loop.py"], name=name, reads=RATES) for name in ("old", "new"))
     throughput.compare(old, new, on=on, tolerance=0.05)
 """
 
@@ -97,7 +97,7 @@ def test_own_comparison(throughput, on):
 ELSEWHERE = """
 def test_elsewhere(throughput, on, tmp_path):
     loop = "for i in 1 2 3 4 5 6; do sleep 0.2; echo step $i throughput: 5 examples/s; done"
-    throughput.check(Command(["/bin/sh", "-c", loop], name="elsewhere", cwd=tmp_path), on=on)
+    throughput.check(Command(["/bin/sh", "-c", loop], name="elsewhere", reads=RATES, cwd=tmp_path), on=on)
 """
 
 

@@ -13,16 +13,16 @@ pytestmark = pytest.mark.slow
 
 TESTS = """
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     COMMAND = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
 
     def test_passes(throughput, on):
-        throughput.check(Command(COMMAND, name="quick", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(COMMAND, name="quick", reads=RATES_TO_THE_END), on=on)
 
     def test_regresses(throughput, on, request):
         request.node.user_properties.append(("own", "kept"))
-        throughput.check(Command(COMMAND, name="slow", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(COMMAND, name="slow", reads=RATES_TO_THE_END), on=on)
 """
 
 

@@ -20,11 +20,11 @@ from tests.helpers.patience import SESSION_SECONDS
 WORKLOAD = "speed_models:small_cnn-b32-replicated-device"
 PROGRAM = """
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     def test_program(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(command, name="program", reads=RATES_TO_THE_END), on=on)
 """
 
 

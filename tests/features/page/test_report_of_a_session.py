@@ -17,18 +17,18 @@ pytestmark = pytest.mark.slow
 
 OF_A_PROGRAM = """
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     def test_passes(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(command, name="program", reads=RATES_TO_THE_END), on=on)
 
     def test_has_no_baseline(throughput, on):
         command = [sys.executable, "-c", "print('7 examples/s\\\\n' * 9)"]
-        throughput.check(Command(command, name="unknown", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(command, name="unknown", reads=RATES_TO_THE_END), on=on)
 
     def test_dies(throughput, on):
-        throughput.check(Command([sys.executable, "-c", "raise SystemExit(3)"], name="dead"), on=on)
+        throughput.check(Command([sys.executable, "-c", "raise SystemExit(3)"], name="dead", reads=RATES), on=on)
 """
 
 
@@ -178,14 +178,14 @@ def test_no_earlier_result_is_left_where_the_report_is_refused(project: Project)
 
 RED = """
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     import pytest
 
     @pytest.mark.parametrize("number", range(8))
     def test_passes(throughput, on, number):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check(Command(command, name=f"program{number}", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(command, name=f"program{number}", reads=RATES_TO_THE_END), on=on)
 """
 
 

@@ -18,14 +18,14 @@ trains = pytest.mark.slow
 
 TESTS = """
     import sys
-    from pytest_tfperf import Command, Reads
+    from pytest_tfperf import Command
 
     def test_slower(throughput, on):
         throughput.check(tiny(3), on=on)
 
     def test_slower_program(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
+        throughput.check(Command(command, name="program", reads=RATES_TO_THE_END), on=on)
 """
 WORKLOAD = Workload(model="nets:tiny", batch_size=3)
 RECORDED = "2026-01-02"

@@ -154,27 +154,20 @@ def test_what_would_mislead_is_not_proposed(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("form", "unit"),
     [
-        "632.9 samples/s",
-        "Iter #3: 12.3 img/sec per CPU",
-        "Img/sec per GPU: 122.9 +-2.3",
-        "12.3 ktokens/s/GPU",
-        "samples_per_second: 632.9",
-        "Train throughput/samples_per_sec: 632.9",
-        " 45%|##   | 45/100 [00:12<00:15,  8.10ba/s]",
+        ("{:.1f} samples/s", "samples/s"),
+        ("Iter #3: {:.1f} img/sec", "img/s"),
+        ("samples_per_second: {:.1f}", "samples/s"),
+        ("Train throughput/samples_per_sec: {:.1f}", "samples/s"),
+        ("loss 0.5 {:.2f} it/s", "steps/s"),
     ],
 )
-def test_a_unit_that_lines_name_is_chosen_and_a_wrong_one_corrected(line: str) -> None:
-    output = printed(lambda *_: line)
-    status, text = read(output)
-    assert (status, "lines are read, as" in text) == (EXIT_GREEN, True), text
-    unit = text.split('unit="')[1].split("/s")[0]
-    assert f"give --unit {unit}/s, which its lines have" in read(output, "--unit=widgets/s")[1]
-
-
-def test_a_rate_that_no_unit_makes_plain_is_shown_with_the_reason() -> None:
-    assert "4058 is a part of an expression:  3847/4058 tok/s" in read(printed(lambda *_: "3847/4058 tok/s"))[1]
+def test_a_rate_counts_what_its_unit_says(form: str, unit: str) -> None:
+    output = printed(lambda _, s, __: form.format(BATCH / s))
+    [options] = proposed(read(output)[1])
+    assert option(options, "--unit") == unit
+    assert read(output, *options)[0] == EXIT_GREEN
 
 
 def test_a_rate_of_few_lines_may_be_an_average() -> None:

@@ -1,0 +1,537 @@
+"""Programs that are measured by their steps: the real driver, supervisor and probe, and small programs that train."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.errors import MeasurementError, UserCodeFailed
+from pytest_tfperf.programs import probed_run
+from pytest_tfperf.programs.own_formats import FigureLines
+from pytest_tfperf.programs.probed_run import ProbedRun
+from pytest_tfperf.workers.launcher import PreparedCommand
+from tests.helpers.patience import PATIENCE_SECONDS, is_gone, wait_for
+
+Start = Callable[..., ProbedRun]
+
+# A loop that trains for ever; a test's program ends with its run.
+LOOP = """
+    import os, sys, time
+    def train(steps=10**9, examples=8, loss=0.5):
+        for _ in range(steps):
+            time.sleep(0.001)
+            sys.audit("tfperf.step", examples, loss)
+"""
+
+
+def prepared(folder: Path, argv: Sequence[str], command: dict[str, Any], env: dict[str, str]) -> PreparedCommand:
+    scratch = folder / f"scratch {len(list(folder.iterdir()))}"
+    scratch.mkdir()
+    return PreparedCommand(
+        command=Command(argv, name="it", env={**os.environ, **env}, cwd=folder, **command),
+        log=folder / "log",
+        silence_seconds=PATIENCE_SECONDS,
+        facts={},
+        scratch=scratch,
+    )
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    runs: list[ProbedRun] = []
+
+    def start(
+        program: str,
+        *options: str,
+        figures: Sequence[Figure] = (),
+        slowdown: float = 0.0,
+        env: dict[str, str] | None = None,
+        argv: Sequence[str] = (),
+        **command: Any,
+    ) -> ProbedRun:
+        file = tmp_path / "program.py"
+        file.write_text(dedent(LOOP) + dedent(program))
+        made = prepared(tmp_path, argv or [sys.executable, *options, str(file)], command, env or {})
+        run = probed_run.start(
+            made,
+            made.command,
+            slowdown=slowdown,
+            figures=FigureLines(figures),
+            phase=lambda _: None,
+            notice=lambda _: None,
+        )
+        runs.append(run)
+        return run
+
+    yield start
+    for run in runs:
+        run.close()
+
+
+def windows(run: ProbedRun, number: int = 3, steps: int = 5) -> list[Any]:
+    found = []
+    for _ in range(number):
+        run.request(steps)
+        found.append(run.receive())
+    return found
+
+
+def supervisor_of(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid")))
+
+
+def shows(run: ProbedRun, text: str) -> bool:
+    """Whether the program prints this, sooner or later."""
+    return bool(wait_for(lambda: text in printed(run)))
+
+
+def printed(run: ProbedRun) -> str:
+    run._program.drain()
+    return run._program.run._log.end
+
+
+# What is measured
+
+
+def test_a_program_that_tells_its_steps_answers_windows(start: Start) -> None:
+    run = start("train()", unit="images/s")
+    assert (run.examples_per_step, run.unit, run.taken) == (8, "images", 3)
+    first, *_ = windows(run)
+    assert (first.steps, first.examples, first.loss) == (5, 40, 0.5)
+    assert first.seconds >= 5 * 0.001
+
+
+def test_without_examples_steps_are_counted_and_that_is_said(start: Start) -> None:
+    run = start("train(examples=None)")
+    assert (run.examples_per_step, run.unit) == (1, "steps")
+    assert run.note == "steps are counted, because nothing tells the examples of a step: give examples_per_step="
+
+
+def test_given_examples_hold(start: Start) -> None:
+    run = start("train(examples=None)", unit="images/s", examples_per_step=32)
+    assert (run.examples_per_step, run.unit, windows(run)[0].examples) == (32, "images", None)
+
+
+def test_a_loss_that_is_no_number_is_told(start: Start) -> None:
+    run = start("train(loss=float('nan'))")
+    assert str(windows(run)[0].loss) == "nan"
+
+
+def test_a_slowdown_is_added_to_its_windows(start: Start) -> None:
+    run = start("train()", slowdown=0.9)
+    assert windows(run)[0].seconds >= 10 * 5 * 0.001
+
+
+def test_it_waits_between_two_windows(start: Start) -> None:
+    run = start("""
+        for number in range(10**9):
+            print("step", number, flush=True)
+            train(1)
+    """)
+    windows(run, 1)
+    before = printed(run).count("step")
+    time.sleep(0.3)
+    assert printed(run).count("step") <= before + 1
+    windows(run, 1)
+    assert printed(run).count("step") >= before + 5
+
+
+def test_a_figure_of_its_lines_is_read_meanwhile(start: Start) -> None:
+    run = start("print('accuracy: 0.75', flush=True); train()")
+    assert shows(run, "accuracy: 0.75")
+
+
+def test_a_program_that_prints_much_is_not_blocked_while_it_trains(start: Start) -> None:
+    run = start("""
+        for _ in range(10**9):
+            print("x" * 200_000, flush=True)
+            train(1)
+    """)
+    assert [window.steps for window in windows(run, 5, 10)] == [10] * 5
+
+
+def test_a_thread_that_fills_the_pipe_while_it_is_held_does_not_block_the_next_window(start: Start) -> None:
+    run = start("""
+        import threading
+        def chat():
+            while True:
+                print("x" * 100_000, flush=True)
+        threading.Thread(target=chat, daemon=True).start()
+        train()
+    """)
+    windows(run, 1)
+    time.sleep(0.3)
+    assert [window.steps for window in windows(run, 3)] == [5] * 3
+
+
+# How it is started
+
+
+@pytest.mark.parametrize("options", [["-s"], ["-u"], ["-B"], ["-X", "dev"], ["-W", "ignore"], ["-O"], ["-Wignore"]])
+def test_other_options_of_python_leave_the_probe(start: Start, options: list[str]) -> None:
+    assert windows(start("train()", *options))[0].steps == 5
+
+
+@pytest.mark.parametrize("option", ["-I", "-E", "-S", "-IB", "-uE", "-Es"])
+def test_a_python_without_the_probe_is_refused_at_once(start: Start, option: str) -> None:
+    letter = next(letter for letter in option if letter in "IES")
+    with pytest.raises(MeasurementError) as raised:
+        start("train()", option)
+    assert str(raised.value).splitlines()[0] == (
+        f"{Path(sys.executable).name} {option} runs without the probe that tells a program's steps. "
+        f"Start it without -{letter}, or state what it prints: reads=Reads(...)"
+    )
+
+
+def test_a_python_without_the_probe_that_a_shell_starts_is_told_at_its_end(start: Start, tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match=r"^the program ended before a step could be seen: no framework"):
+        start("train(9)", argv=["/bin/sh", "-c", f"{sys.executable} -I {tmp_path}/program.py"])
+
+
+def test_a_module_and_a_text_are_programs_too(start: Start, tmp_path: Path) -> None:
+    assert windows(start("train()", argv=[sys.executable, "-m", "program"]))[0].steps == 5
+    assert windows(start("", argv=[sys.executable, "-c", "import program; program.train()"]))[0].steps == 5
+
+
+def test_its_own_sitecustomize_runs(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/sitecustomize.py").write_text("print('mine', flush=True)")
+    run = start("print(sys.modules['sitecustomize'].__file__); train()", env={"PYTHONPATH": str(tmp_path / "own")})
+    assert printed(run).splitlines() == ["mine", str(tmp_path / "own/sitecustomize.py")]
+
+
+def test_an_own_sitecustomize_that_fails_does_so_as_without_the_probe(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/sitecustomize.py").write_text("import missing_module")
+    run = start("train()", env={"PYTHONPATH": str(tmp_path / "own")})
+    assert "Error in sitecustomize" in printed(run)
+    assert windows(run)[0].steps == 5
+
+
+def test_an_own_audit_hook_hears_the_steps_too(start: Start) -> None:
+    run = start("""
+        seen = set()
+        def hear(event, _):
+            if event == "tfperf.step" and not seen:
+                seen.add(event)
+                print("heard", flush=True)
+        sys.addaudithook(hear)
+        train()
+    """)
+    assert windows(run)[0].steps == 5
+    assert "heard" in printed(run)
+
+
+def test_an_audit_hook_that_forbids_connections_leaves_the_program_unmeasured(start: Start) -> None:
+    with pytest.raises(MeasurementError, match=r"^the program can't be measured: Gone: no network"):
+        start(
+            """
+            def forbid(event, _):
+                if event == "socket.connect":
+                    raise PermissionError("no network")
+            sys.addaudithook(forbid)
+            train()
+            """
+        )
+
+
+def test_the_probe_is_not_on_the_programs_path(start: Start) -> None:
+    run = start("print([p for p in sys.path if 'hook' in p], flush=True); train()")
+    assert printed(run) == "[]\n"
+
+
+# How it ends
+
+
+@pytest.mark.parametrize(
+    ("program", "fact", "kind"),
+    [
+        ("train(20)", "the program ended", MeasurementError),
+        ("train(20); sys.exit('no data')", "the program exited with status 1 after 8 steps", UserCodeFailed),
+        ("train(20); os.kill(os.getpid(), 9)", "the program was ended by SIGKILL", UserCodeFailed),
+    ],
+    ids=["status 0", "status 1", "SIGKILL"],
+)
+def test_a_program_that_ends_early_says_after_how_many_steps(
+    start: Start, program: str, fact: str, kind: type[MeasurementError]
+) -> None:
+    run = start(program)
+    windows(run, 1)
+    with pytest.raises(kind) as raised:
+        windows(run, 1, steps=100)
+    assert raised.value.fact.startswith(fact)
+    assert raised.value.fact.endswith("after 8 steps")
+
+
+@pytest.mark.parametrize(
+    ("program", "fact"),
+    [
+        ("", "the program ended before a step could be seen: no framework was imported"),
+        (
+            "train(2)",
+            "the program ended before a step could be seen: no framework was imported; "
+            "a step of the audit event was seen, and too few followed",
+        ),
+        ("sys.exit(3)", "the program exited with status 3 before a step could be seen: no framework was imported"),
+    ],
+)
+def test_a_program_that_takes_no_step_says_what_was_seen(start: Start, program: str, fact: str) -> None:
+    with pytest.raises(MeasurementError) as raised:
+        start(program)
+    assert raised.value.fact == fact
+
+
+def test_a_program_that_goes_on_without_steps_says_what_was_looked_for(start: Start) -> None:
+    with pytest.raises(MeasurementError) as raised:
+        start("time.sleep(600)", first_within=0.5)
+    assert raised.value.fact.startswith("the program took no step that can be seen in ")
+    assert "sys.audit('tfperf.step', EXAMPLES)" in str(raised.value)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_program_that_is_killed_while_it_is_held_says_so(start: Start, number: signal.Signals) -> None:
+    run = start("train()")
+    windows(run, 1)
+    os.kill(run.pids[0], number)
+    with pytest.raises(MeasurementError) as raised:
+        windows(run, 1)
+    assert raised.value.fact.startswith(f"the program was ended by {number.name}")
+    assert raised.value.fact.endswith("after 8 steps")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_supervisor_that_is_killed_while_it_is_held_takes_the_program_with_it(
+    start: Start, number: signal.Signals
+) -> None:
+    run = start("train()")
+    windows(run, 1)
+    pid = run.pids[0]
+    os.kill(supervisor_of(pid), number)
+    with pytest.raises(MeasurementError, match=r"SIGTERM|supervisor"):
+        windows(run, 1)
+    assert wait_for(lambda: is_gone(pid))
+
+
+def test_closing_ends_a_held_program_and_what_it_started(start: Start) -> None:
+    run = start("""
+        import subprocess
+        child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        print(child.pid, flush=True)
+        train()
+    """)
+    windows(run, 1)
+    child = int(printed(run).split()[0])
+    run.close()
+    assert is_gone(run.pids[0])
+    assert is_gone(child)
+
+
+def test_a_program_whose_driver_is_gone_goes_on_until_it_ends(start: Start, tmp_path: Path) -> None:
+    run = start("train(30); open('ended', 'w').close()")
+    windows(run, 1)
+    run._ranks[0].channel.close()
+    assert wait_for((tmp_path / "ended").exists)
+
+
+# Processes
+
+
+def test_two_processes_that_train_are_refused_and_named(start: Start) -> None:
+    with pytest.raises(MeasurementError) as raised:
+        windows(start("print(os.fork(), flush=True); train()"), 10**6, 1)
+    fact = raised.value.fact
+    assert fact.startswith("2 processes train (pids ")
+    assert fact.endswith("), and nothing says that they do so together")
+
+
+def test_a_second_training_that_begins_later_is_refused(start: Start, tmp_path: Path) -> None:
+    run = start("""
+        train(30)
+        child = os.fork()
+        print("pids", os.getpid(), child, flush=True) if child else None
+        train()
+    """)
+    with pytest.raises(MeasurementError) as raised:
+        windows(run, 10**6, 1)
+    pids = next(line.split()[1:] for line in (tmp_path / "log").read_text().splitlines() if line.startswith("pids"))
+    assert raised.value.fact == (
+        f"2 processes train (pids {', '.join(pids)}), and nothing says that they do so together"
+    )
+
+
+def test_a_forked_child_may_be_the_one_that_trains(start: Start) -> None:
+    run = start("""
+        train(2)  # too few
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        else:
+            train()
+    """)
+    assert windows(run)[0].steps == 5
+
+
+def test_children_that_do_not_train_do_not_disturb(start: Start) -> None:
+    run = start("""
+        import subprocess
+        while True:
+            train(3)
+            if not os.fork():
+                os._exit(0)
+            subprocess.run([sys.executable, "-c", ""])
+            os.wait()
+    """)
+    assert [window.steps for window in windows(run, 5)] == [5] * 5
+
+
+def test_a_program_that_starts_itself_anew_is_followed(start: Start) -> None:
+    run = start("""
+        if "again" not in sys.argv:
+            train(2)
+            os.execv(sys.executable, [sys.executable, *sys.argv, "again"])
+        train()
+    """)
+    assert windows(run)[0].steps == 5
+
+
+def test_a_program_that_starts_itself_anew_while_it_is_measured_is_told(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probed_run, "_END_SECONDS", 0.5)
+    run = start("""
+        if "again" not in sys.argv:
+            train(20)
+            os.execv(sys.executable, [sys.executable, *sys.argv, "again"])
+        train()
+    """)
+    with pytest.raises(MeasurementError, match=r"^the program is no longer measured after \d+ steps, and still runs"):
+        windows(run, 20)
+
+
+def test_a_program_that_closes_all_descriptors_before_it_trains_is_measured(start: Start) -> None:
+    run = start("os.closerange(3, 65536); train()")
+    assert windows(run)[0].steps == 5
+
+
+def test_a_program_that_closes_the_probes_connection_goes_on_and_its_files_are_its_own(
+    start: Start, tmp_path: Path
+) -> None:
+    run = start("""
+        train(20)
+        os.closerange(3, 65536)
+        with open("file", "w") as file:
+            train(50)
+            file.write("mine")
+        os.rename("file", "whole")
+        time.sleep(600)
+    """)
+    with pytest.raises(MeasurementError) as raised:
+        windows(run, 20)
+    assert raised.value.fact.endswith("and still runs: Gone: the program has closed its connection")
+    assert wait_for((tmp_path / "whole").exists)
+    assert (tmp_path / "whole").read_text() == "mine"
+
+
+def test_a_program_may_train_in_a_thread(start: Start) -> None:
+    run = start("import threading; t = threading.Thread(target=train); t.start(); t.join()")
+    assert windows(run)[0].steps == 5
+
+
+def test_steps_of_two_threads_are_refused(start: Start) -> None:
+    with pytest.raises(MeasurementError, match="two threads tell steps: measure one training at a time"):
+        windows(start("import threading; threading.Thread(target=train, daemon=True).start(); train()"), 20)
+
+
+def test_a_program_that_waits_for_itself_with_an_alarm_is_only_held(start: Start) -> None:
+    run = start("""
+        import signal
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        train()
+    """)
+    windows(run, 1)
+    time.sleep(0.2)
+    assert [window.steps for window in windows(run)] == [5] * 3
+
+
+# What a program may send itself, with the key that its environment's folder holds
+
+SENDS = """
+    train(3)
+    probe = sys.modules["sitecustomize_of_tfperf"]
+    import gc
+    link = next(each for each in gc.get_objects() if type(each).__name__ == "Link")
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ("[1, 2]", "it has sent what is no message"),
+        ("{'window': 3}", "its answer: expected an object"),
+        ("{'window': {'steps': 10**300}}", "a whole number has 301 digits"),
+        ("{'window': {'steps': 5}}", "its answer: the field 'seconds' is missing"),
+        ("{'error': 3}", "it has sent"),
+        ("{'phase': 'x'}", "it has sent"),
+        ("{'window': 'x' * 100_000}", "it announces a longer message than pytest-tfperf sends"),
+        ("{'window': {**WINDOW, 'steps': 2**60}}", "a number can't be true"),
+        ("{'window': {**WINDOW, 'seconds': -1.0}}", "a number can't be true"),
+        ("{'window': {**WINDOW, 'seconds': float('inf')}}", ""),
+        ("{'window': {**WINDOW, 'examples': -5}}", "a number can't be true"),
+        ("{'window': {**WINDOW, 'examples': '8'}}", "expected int"),
+        ("{'window': {**WINDOW, 'steps': True}}", "expected int"),
+    ],
+)
+def test_a_message_that_is_no_probes_is_refused(start: Start, message: str, why: str) -> None:
+    window = (
+        "WINDOW = dict(steps=5, seconds=1.0, loss=None, examples=40, input_seconds=0.0, between_seconds=0.0, "
+        "paused_seconds=0.0, skipped=0, others=0, doubt='', counts={})"
+    )
+    run = start(f"{dedent(SENDS)}\n{window}\nlink.send({message})\ntime.sleep(600)")
+    with pytest.raises(MeasurementError) as raised:
+        windows(run, 1)
+    assert raised.value.fact.startswith("its probe can't be understood: ")
+    assert why in raised.value.fact
+    assert len(raised.value.fact) < 300
+
+
+def test_a_message_that_is_not_signed_is_refused(start: Start) -> None:
+    run = start(f"{dedent(SENDS)}\nlink._key = b'0' * 32\nlink.send({{'window': 1}})\ntime.sleep(600)")
+    with pytest.raises(MeasurementError, match="it does not have this session's key"):
+        windows(run, 1)
+
+
+@pytest.mark.parametrize("hello", ["'pid': 'x', 'rank': 0, 'ranks': 1", "'pid': 1, 'rank': 3, 'ranks': 10**9", ""])
+def test_a_call_that_is_no_probes_is_refused(start: Start, hello: str) -> None:
+    with pytest.raises(MeasurementError, match="its probe can't be understood: "):
+        start(f"""
+            import gc
+            train(1)
+            link = sys.modules["sitecustomize_of_tfperf"].load("tfperf_link")
+            probe = next(each for each in gc.get_objects() if type(each).__name__ == "Probe")
+            link.Link(*probe._address).send({{{hello}}})
+            time.sleep(600)
+        """)
+
+
+def test_a_stranger_at_the_drivers_port_does_not_disturb(start: Start) -> None:
+    run = start("""
+        import gc, socket
+        train(1)
+        probe = next(each for each in gc.get_objects() if type(each).__name__ == "Probe")
+        others = [socket.create_connection(probe._address[:2]) for _ in range(20)]
+        others[0].send(b"GET / HTTP/1.1\\r\\n\\r\\n" * 100)
+        train()
+    """)
+    assert windows(run)[0].steps == 5
