@@ -172,6 +172,7 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
         fetches=training.fetches,
         unit=training.unit,
         not_read=training.note,
+        step_parts=training.step_parts(len(windows)),
     )
 
 

@@ -57,6 +57,15 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class StepParts:
+    """The mean parts of a program's step, in seconds, by the clock of its own thread."""
+
+    input: float  # it waits for batches
+    compute: float  # from a batch to the step's end
+    other: float  # from a step's end to the fetch of the next batch: logging, checkpoints
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """The data of one fresh worker process, or of a log."""
 
@@ -69,6 +78,7 @@ class Run:
     stated_examples_per_sec: float | None = None
     # the worker's versions and options, "tensorflow" -> "2.21.0"
     environment: Mapping[str, str] = field(default_factory=dict)
+    step_parts: StepParts | None = None  # of a user's program; None where its batches are not seen
     disturbance: Disturbance | None = None  # what disturbed the run; None for a good run
     log: str = ""  # the worker's log file, or the log that was replayed
     # clocks, load, temperature and the like during the run; None where nothing was sampled

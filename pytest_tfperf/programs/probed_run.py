@@ -26,7 +26,7 @@ from pytest_tfperf.core.figure import (
 )
 from pytest_tfperf.core.measurement import MEASURED
 from pytest_tfperf.core.plain_json import build
-from pytest_tfperf.core.run import Window
+from pytest_tfperf.core.run import StepParts, Window
 from pytest_tfperf.errors import Hung, MeasurementError, OneAtATime, TfperfError, TrainingEnded
 from pytest_tfperf.lines import Line, shortened
 from pytest_tfperf.probe import entry, frameworks, link, steps
@@ -313,6 +313,17 @@ class ProbedRun(TrainingRun):
         if skips is None:
             return "nobody knows how many batches it fetches ahead, and so would be too fast after waiting"
         return ""
+
+    def step_parts(self, windows: int) -> StepParts | None:
+        """See `TrainingRun.step_parts`; those of the first rank."""
+        if not self._of_ready[0].fetches or not windows:
+            return None
+        timed = self._windows[-windows:]
+        steps = sum(window.steps for window in timed)
+        waited = math.fsum(window.input_seconds for window in timed) / steps
+        between = math.fsum(window.between_seconds for window in timed) / steps
+        whole = math.fsum(window.seconds for window in timed) / steps
+        return StepParts(input=waited, compute=max(0.0, whole - waited - between), other=between)
 
     def _answers(self, kind: str) -> list[Any]:
         answers = super()._answers(kind)

@@ -62,6 +62,15 @@ def duration(seconds: float) -> str:
 _SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
+def milliseconds(seconds: float) -> str:
+    """Write a short time: "0.12 ms", "31.4 ms".
+
+    >>> milliseconds(0.0314159)
+    '31.4 ms'
+    """
+    return f"{1000 * seconds:,.3g} ms"
+
+
 def size(size_bytes: float | None) -> str:
     """Write a size with three digits: "15.9 GiB", "400 MiB"; "? GiB" where it is not known."""
     if size_bytes is None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower
-from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.run import Run, StepParts
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.numbers import percent, rate, size, whole_percent
+from pytest_tfperf.reports.numbers import milliseconds, percent, rate, size, whole_percent
 
 
 def bound_by(breakdown: Breakdown | None) -> str | None:
@@ -42,6 +43,29 @@ def breakdown_lines(breakdown: Breakdown | None, throughput: Throughput) -> Iter
         yield Line(text, "straggler")
     if breakdown.slower is not None:
         yield Line(_slower(breakdown.slower, breakdown.device_data_examples_per_sec, unit), "slower")
+
+
+def parts_lines(then: Sequence[Run], now: Sequence[Run]) -> Iterator[Line]:
+    """Yield a line about the parts of a program's step, and the one that grew most; none where they are not known."""
+    parts = [[run.step_parts for run in runs if run.step_parts is not None] for runs in (then, now)]
+    if not parts[1]:
+        return
+    before, after = ({name: _median_part(side, name) for name in _PARTS} for side in parts)
+    if not parts[0]:
+        yield Line(", ".join(f"{name} {milliseconds(after[name])}" for name in _PARTS), "step")
+        return
+    grown = max(_PARTS, key=lambda name: after[name] - before[name])
+    texts = [f"{name} {milliseconds(before[name])} -> {milliseconds(after[name])}" for name in _PARTS]
+    more = after[grown] - before[grown]
+    end = f": {grown} takes {milliseconds(more)} longer" if more > 0 else ""
+    yield Line(", ".join(texts) + end, "step")
+
+
+_PARTS = ("input", "compute", "other")
+
+
+def _median_part(parts: Sequence[StepParts], name: str) -> float:
+    return statistics.median(getattr(each, name) for each in parts) if parts else 0.0
 
 
 def straggler_text(breakdown: Breakdown | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import StepProfile, Trace
-from pytest_tfperf.core.run import Window
+from pytest_tfperf.core.run import StepParts, Window
 from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
@@ -131,6 +131,10 @@ class TrainingRun:
 
     note = ""
     """What a reader should know of how it is counted."""
+
+    def step_parts(self, windows: int) -> StepParts | None:  # noqa: ARG002  a worker profiles its step instead
+        """The parts of a step in the last windows; None where they are not known."""
+        return None
 
     @property
     def why_not_held(self) -> str:

@@ -12,7 +12,7 @@ from pytest_tfperf.bench.disturbance_guard import Observation
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, OpTime, StepProfile, Trace
-from pytest_tfperf.core.run import Plan, Run, Window
+from pytest_tfperf.core.run import Plan, Run, StepParts, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
@@ -54,6 +54,10 @@ class PlayedRun:
     taken: int = 1
     note: str = ""
     why_not_held: str = ""
+    parts: StepParts | None = None
+
+    def step_parts(self, windows: int) -> StepParts | None:
+        return self.parts
 
     def request(self, steps: int) -> None:
         self.queued.append(steps)

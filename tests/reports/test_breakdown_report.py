@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.core.profile import Bound, Breakdown, Input, Straggler
+from pytest_tfperf.core.run import Run, StepParts
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.judging.breakdown import of_a_slowdown
-from pytest_tfperf.reports.run import bound_by, breakdown_lines, telemetry_lines
+from pytest_tfperf.reports.run import bound_by, breakdown_lines, parts_lines, telemetry_lines
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import run, throughput
 
@@ -97,3 +98,24 @@ MACHINES = {
 def test_the_machine_is_told_in_a_line_for_the_host_and_each_gpu(same_texts: SameTexts) -> None:
     texts = {case: telemetry_lines([run(telemetry=telemetry)]) for case, telemetry in MACHINES.items()}
     same_texts("machines", texts)
+
+
+def a_run(**parts: float) -> Run:
+    return run(step_parts=StepParts(**parts))
+
+
+def test_the_part_of_a_programs_step_that_grew_is_named() -> None:
+    then = [a_run(input=0.001, compute=0.02, other=0.0)] * 2
+    now = [a_run(input=0.0012, compute=0.031, other=0.0)] * 2
+    assert [str(line.text) for line in parts_lines(then, now)] == [
+        "input 1 ms -> 1.2 ms, compute 20 ms -> 31 ms, other 0 ms -> 0 ms: compute takes 11 ms longer"
+    ]
+
+
+def test_the_parts_of_a_step_are_told_without_another_side() -> None:
+    now = [a_run(input=0.001, compute=0.02, other=0.0004)]
+    assert [line.text for line in parts_lines([], now)] == ["input 1 ms, compute 20 ms, other 0.4 ms"]
+
+
+def test_nothing_is_told_of_a_run_whose_batches_are_not_seen() -> None:
+    assert list(parts_lines([], [run()])) == []
