@@ -231,7 +231,7 @@ DISTRIBUTED = """
     from torch.utils.data import DistributedSampler
     def main(rank=None):
         if rank is not None:
-            os.environ.update(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ["OWN_PORT"])
+            os.environ.update(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1")
         torch.distributed.init_process_group("gloo")
         both = torch.nn.parallel.DistributedDataParallel(model)
         loader = DataLoader(data, 10, sampler=SAMPLER)
@@ -255,7 +255,7 @@ DISTRIBUTED = """
 )
 def test_the_examples_of_all_ranks_count(torch: Start, argv: tuple[str, ...], begin: str, free_port: int) -> None:
     text = DISTRIBUTED.replace("SAMPLER", "DistributedSampler(data)").replace("START", begin)
-    run = torch(text, *argv, OWN_PORT=str(free_port))
+    run = torch(text, *argv, MASTER_PORT=str(free_port))
     assert (run.examples_per_step, run.note, len(run.pids)) == (20, "", 2)
     assert examples(run) == [200] * 3
     assert run.why_not_held == "2 processes train together"
@@ -263,7 +263,7 @@ def test_the_examples_of_all_ranks_count(torch: Start, argv: tuple[str, ...], be
 
 def test_ranks_that_train_on_the_same_data_are_counted_in_steps(torch: Start, free_port: int) -> None:
     text = DISTRIBUTED.replace("SAMPLER", "None").replace("START", "torch.multiprocessing.spawn(main, nprocs=2)")
-    run = torch(text, OWN_PORT=str(free_port))
+    run = torch(text, MASTER_PORT=str(free_port))
     assert run.note.startswith("steps are counted, because nothing shows that its 2 ranks train on different examples")
 
 
