@@ -143,6 +143,10 @@ class UserCodeFailed(MeasurementError):
     """The user's own model, pipeline or program raised or ended badly; the machine is not to blame."""
 
 
+class NoStep(UserCodeFailed):
+    """A program took no step of a training that its probe can see, and did not fail."""
+
+
 class FunctionMissing(UserCodeFailed):
     """A workload names a model or pipeline that does not exist."""
 

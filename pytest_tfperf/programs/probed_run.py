@@ -27,7 +27,7 @@ from pytest_tfperf.core.figure import (
 from pytest_tfperf.core.measurement import MEASURED
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.run import StepParts, Window
-from pytest_tfperf.errors import Hung, MeasurementError, OneAtATime, TfperfError, TrainingEnded
+from pytest_tfperf.errors import Hung, MeasurementError, NoStep, OneAtATime, TfperfError, TrainingEnded
 from pytest_tfperf.lines import Line, shortened
 from pytest_tfperf.probe import entry, frameworks, link, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
@@ -179,15 +179,19 @@ class _Program:
 
     Args:
         figures: takes the lines that it prints, for figures that are read from them.
+        hear: takes these lines, too.
     """
 
-    def __init__(self, run: CommandRun, seen: Path, figures: FigureLines, slowdown: float) -> None:
+    def __init__(
+        self, run: CommandRun, seen: Path, figures: FigureLines, slowdown: float, hear: Callable[[str], None]
+    ) -> None:
         self.run = run
         self.began = time.perf_counter()
         self.slowdown = slowdown
         self._seen = seen
         self._splitter = LineSplitter()
         self.figures = figures
+        self._hear = hear
         self.has_ended = False
         self.steps = 0  # that have ended, as far as the driver knows
 
@@ -198,7 +202,8 @@ class _Program:
                 return
             self.has_ended = data == b""
             with self._failures():
-                for line in self._splitter.feed(data):
+                for line in self._splitter.feed(data or b"\n"):  # the last one may lack its end
+                    self._hear(line)
                     self.figures.take(line, steps=self.steps)
 
     def printed(self) -> Mapping[str, FigureValue]:
@@ -272,7 +277,8 @@ class _Program:
     def no_step(self, waited: float) -> MeasurementError:
         """The error for a program that takes no step that can be seen."""
         fact = f"the program took no step that can be seen in {duration(waited)}: {self.seen_in_words()}"
-        return self.run.failure(fact, f"{THREE_WAYS}; if its first step comes later, give first_within=SECONDS")
+        step = f"{THREE_WAYS}; if its first step comes later, give first_within=SECONDS"
+        return self.run.failure(fact, step).of_type(NoStep)
 
 
 class ProbedRun(TrainingRun):
@@ -303,6 +309,16 @@ class ProbedRun(TrainingRun):
         super().__init__(ranks, program.run.silence_seconds, end=end)
         ready = self._of_ready[0]
         self.environment = {**program.run.environment, **ready.environment, MEASURED: _WAY[ready.source]}
+
+    @property
+    def how_counted(self) -> str:
+        """Where its steps are seen, and how its examples are counted or why steps are, in words."""
+        first, many = self._of_ready[0], len(self._ranks) > 1
+        how = first.counted if self._counts_examples and not many else ""
+        if self.unit == STEPS:
+            how = self.note or "steps are counted"
+        ranks = f" over all {len(self._ranks)} ranks" if many else ""
+        return f"{first.source}; {how or f'a step holds {self.examples_per_step:,} {self.unit}{ranks}'}"
 
     @property
     def why_not_held(self) -> str:
@@ -457,6 +473,8 @@ def start(
     figures: FigureLines,
     phase: Callable[[str], None],
     notice: Callable[[str], None],
+    hear: Callable[[str], None] = lambda _: None,
+    waits_on: Callable[[str], bool] | None = None,
     watch_memory: Callable[[int], Any] | None = None,
     beside: TrainingRun | None = None,
 ) -> ProbedRun:
@@ -465,14 +483,19 @@ def start(
     Args:
         slowdown: fraction of its throughput that it loses on purpose.
         figures: takes its lines.
+        hear: takes them, too.
+        waits_on: for a trial, which starts where the probe is barred, too: returns by what was seen of the program
+            whether to wait on for its first step.
         watch_memory: watches the children of a process; returns their peak.
         beside: another program's run, which is held meanwhile.
 
     Raises:
+        NoStep: it took no step that can be seen, and did not fail.
         OneAtATime: it would disturb the program beside it, or be disturbed.
-        MeasurementError: it could not be started, ended, took no step that can be seen, or trains twice at once.
+        MeasurementError: it could not be started, failed, or trains twice at once.
     """
-    _require_probe(prepared.command)
+    if waits_on is None:
+        require_probe(prepared.command)
     if prepared.scratch is None:
         raise MeasurementError(
             "a program on several nodes is not measured by its steps",
@@ -494,8 +517,8 @@ def start(
         undo.enter_context(prepared.proof(run.pid))
         peak_memory = undo.enter_context(watch_memory(run.pid)) if watch_memory is not None else None
         phase("first step")
-        program = _Program(run, seen, figures, slowdown)
-        ranks = _called(program, listener, command, notice, undo)
+        program = _Program(run, seen, figures, slowdown, hear)
+        ranks = _called(program, listener, command, notice, waits_on, undo)
         for rank, _ in ranks:
             undo.callback(rank.close)
         for rank, channel in ranks:
@@ -511,7 +534,12 @@ def start(
 
 
 def _called(
-    program: _Program, listener: Listener, command: Command, notice: Callable[[str], None], undo: ExitStack
+    program: _Program,
+    listener: Listener,
+    command: Command,
+    notice: Callable[[str], None],
+    waits_on: Callable[[str], bool] | None,
+    undo: ExitStack,
 ) -> list[tuple[_Rank, Channel]]:
     """The processes that train, by rank, with their channels."""
     started = time.monotonic()
@@ -521,7 +549,8 @@ def _called(
     while len(calls) < ranks:
         program.drain()
         waited = time.monotonic() - started
-        if waited >= within and not calls:
+        is_over = waits_on is not None and not waits_on(program.seen_in_words())
+        if (waited >= within or is_over) and not calls:
             raise program.no_step(waited)
         if waited >= within:
             missing = sorted(set(range(ranks)) - calls.keys())
@@ -551,7 +580,9 @@ def _called(
 def _no_call(program: _Program) -> MeasurementError:
     bad = program.run.ended_badly()
     fact = f"the program {bad or 'ended'} before a step could be seen: {program.seen_in_words()}"
-    return program.run.failure(fact, "fix the cause that its output shows" if bad else THREE_WAYS)
+    if bad:
+        return program.run.failure(fact, "fix the cause that its output shows")
+    return program.run.failure(fact, THREE_WAYS).of_type(NoStep)
 
 
 _WRITES = re.compile(r"-*\w*?(out|save|log|checkpoint|ckpt|result|run|work)\w*|-*\w*port", re.IGNORECASE)
@@ -578,7 +609,7 @@ def _named_values(command: Command) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _require_probe(command: Command) -> None:
+def require_probe(command: Command) -> None:
     """Refuse a Python that is told to ignore PYTHONPATH, or to import no `sitecustomize`."""
     program, *words = command.words
     if not Path(program).name.startswith("python"):

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-OUTCOME = re.compile(r"PASS|NO_BASELINE|REGRESSED|recorded|\d+ (?:measured|passed|failed)|In a test:|wrote +\S+")
+OUTCOME = re.compile(r"PASS|NO_BASELINE|REGRESSED|recorded|\d+ (?:measured|passed|failed)|The test, which|wrote +\S+")
 """What the page's outputs have in common with those of any machine."""
 
 # A shared machine may be busy with anything, which is not the page's subject.

@@ -1,5 +1,5 @@
-"""The lines of a program that can be read, the rate that `check` would report, and what would read others.
+"""The way in for a program of the user's own: its steps, what it prints beside them, and the whole test.
 
-For users who gate a program of their own, and first want to see which of its lines have a rate.
+For users who gate a program of their own, and first want to see how it would be measured.
 `tfperf read`; a session is not touched.
 """

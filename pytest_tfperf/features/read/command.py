@@ -1,56 +1,59 @@
-"""`tfperf read`: run a program for some seconds, and show how its lines are read or could be read."""
+"""`tfperf read`: run a program for some seconds, show its steps and what it prints, and print the test for it."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
+import re
 import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from pytest_tfperf.bench.windows import time_windows
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
-from pytest_tfperf.console.output import show, word_of_a_program
+from pytest_tfperf.console.output import note, show, word_of_a_program
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.command import FORMATS_OF_RATES, FORMATS_OF_STEPS, STEPS, Command, Holds, Of, RateIs, Reads
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
-from pytest_tfperf.core.run import Plan
+from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.errors import Hung, MeasurementError
+from pytest_tfperf.errors import Hung, MeasurementError, NoStep, TfperfError, worded
 from pytest_tfperf.features.read.proposals import proposals
 from pytest_tfperf.lines import Line
-from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.programs import probed_run
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS, CommandWindows
 from pytest_tfperf.programs.output_reader import Reader
-from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
-from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.programs.own_formats import FigureLines
+from pytest_tfperf.programs.reading import LineSplitter, Unreadable
+from pytest_tfperf.reports.numbers import counted, percent
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.workers.launcher import PreparedCommand
 
 _SECONDS: Final = 20.0
+_STEPS_ARE_LATE: Final = 10  # times --seconds: a framework loads its data and compiles before its first step
+_SAME: Final = 0.05  # two rates of one thing that differ by less agree
+_GOOD_ERROR: Final = 0.01  # of the rate by the clock, which then is known well enough
+_LEAST_LINES: Final = 10  # since the first step, if any comes
 _SHOWN_LINES: Final = 8
 _COLUMNS: Final = 100
 _MOST_WAYS: Final = 3
 _MOST_TRIED: Final = 20
 _LEAST_OF_RATES: Final = 10
-_STEPS_ALONE: Final = (
-    "It counts steps. To count what a step holds over all devices: --examples-per-step N --unit UNIT/s"
-)
 _A: Final = {"step": "a step", "epoch": "an epoch"}
-_WORDS: Final = {
-    Kind.RATE: "{value:,.6g} {unit}/s",
-    Kind.MEAN_RATE: "{value:,.6g} {unit}/s since the first step",
-    Kind.STEP: "step {value:,.6g}",
-    Kind.SECONDS: "{value:.6g} s per step",
-    Kind.MEAN_SECONDS: "{value:.6g} s per step since the first one",
-}
+_EXAMPLES: Final = {"examples", "samples", "images", "img", "imgs", "sequences"}
+_AUDIT: Final = (
+    "in a Python program, tell each step at its end, with the examples that it holds: "
+    'sys.audit("tfperf.step", EXAMPLES)'
+)
 
 
 def add_to(commands: Commands) -> None:
@@ -59,13 +62,13 @@ def add_to(commands: Commands) -> None:
         commands,
         "read",
         _run,
-        "run a program for some seconds and show what `check` would read from its lines",
+        "run a program for some seconds, show its steps and their rate, and print the test that gates it",
         examples=(
             "tfperf read -- python train.py --epochs=1",
-            "tfperf read --unit images/s --seconds 60 -- ./train.sh",
-            r"tfperf read --pattern 'speed (?P<rate>[\d.,]+)' -- python train.py",
+            "tfperf read --write perf_tests/test_train.py -- torchrun --nproc-per-node=2 train.py",
+            r"tfperf read --pattern 'speed (?P<rate>[\d.,]+)' --unit images/s -- ./train.sh",
         ),
-        statuses=STATUSES | {EXIT_NOT_MEASURED: "nothing can be read, or no memory, no space or no permission"},
+        statuses=STATUSES | {EXIT_NOT_MEASURED: "nothing can be measured, or no memory, no space or no permission"},
     )
     command.add_argument(
         "command",
@@ -74,13 +77,14 @@ def add_to(commands: Commands) -> None:
         metavar="COMMAND",
         help="program and its arguments, after --",
     )
-    command.add_argument("--unit", metavar="UNIT/s", help="what its rate counts (default: what its lines name)")
-    command.add_argument("--format", default="", choices=(*FORMATS_OF_STEPS, *FORMATS_OF_RATES), help="known format")
-    command.add_argument("--pattern", default="", metavar="REGEX", help="regular expression, as in Reads(pattern=...)")
-    command.add_argument("--field", default="", metavar="NAME", help="field of JSON lines, as in Reads(field=...)")
-    command.add_argument("--holds", choices=tuple(Holds), default=Holds.RATE, help="what the field holds")
-    command.add_argument("--of", choices=tuple(Of), help="the devices that a printed rate is of")
+    command.add_argument("--write", type=Path, metavar="FILE", help="save the test in a new file")
+    command.add_argument("--unit", metavar="UNIT/s", help="what its rate counts (default: examples/s, or steps/s)")
     command.add_argument("--examples-per-step", type=int, metavar="N", help="units in a step over all devices")
+    command.add_argument("--format", choices=(*FORMATS_OF_STEPS, *FORMATS_OF_RATES), help="known format")
+    command.add_argument("--pattern", metavar="REGEX", help="regular expression, as in Reads(pattern=...)")
+    command.add_argument("--field", metavar="NAME", help="field of JSON lines, as in Reads(field=...)")
+    command.add_argument("--holds", choices=tuple(Holds), help="what the field holds (default: rate)")
+    command.add_argument("--of", choices=tuple(Of), help="the devices that a printed rate is of")
     command.add_argument("--rate-is", choices=tuple(RateIs), help="what a printed rate stands for")
     command.add_argument(
         "--devices", type=checked(parse.count(1)), default=1, metavar="N", help="devices it runs on (default: 1)"
@@ -90,68 +94,70 @@ def add_to(commands: Commands) -> None:
         type=checked(parse.seconds),
         default=_SECONDS,
         metavar="S",
-        help=f"how long it runs at most (default: {_SECONDS:g})",
+        help=f"how long it is watched at most, from its first step or line (default: {_SECONDS:g})",
     )
     command.add_argument("--terminal", action="store_true", help="let it print into a terminal, as progress bars want")
 
 
 def _run(given: argparse.Namespace) -> int:
-    reads = None
-    if given.format or given.pattern or given.field:
-        reads = Reads(
-            format=given.format,
-            pattern=given.pattern,
-            field=given.field,
-            holds=given.holds,
-            rate_is=given.rate_is,
-            of=given.of,
-        )
+    if given.write is not None and given.write.exists():
+        raise TfperfError(f"{given.write} exists, and is not overwritten", next_step="Name another file, or remove it")
     argv = [sys.executable if given.command[0] in ("python", "python3") else given.command[0], *given.command[1:]]
+    stated = {each.name: value for each in fields(Reads) if (value := getattr(given, each.name, None))}
     command = Command(
         argv,
-        name="read",
+        name=_name_of(argv),
         unit=given.unit or "examples/s",
         examples_per_step=given.examples_per_step,
-        reads=reads,
+        reads=Reads(**stated) if stated else None,
         terminal=given.terminal,
     )
-    printed = Printed.by(command, given.seconds)
-    if not printed.pieces:
-        show("it printed nothing. Let it print its rate to stdout or stderr, or give --seconds more")
+    try:
+        printed = Printed.by(command, given.seconds)
+    except MeasurementError as error:
+        show(*error.lines)
         return EXIT_NOT_MEASURED
     if command.reads is not None:
-        read = _Read(command, printed, given.devices)
-        show(*read.report(), *([] if read.readings else _advice(read, given)))
-        return EXIT_GREEN if read.readings else EXIT_NOT_MEASURED
-    ways = list(islice(_tried(command, printed, given.devices, unit_is_given=given.unit is not None), _MOST_WAYS))
-    if not ways:
-        longer = (
-            ""
-            if printed.is_whole
-            else f"; it still ran after {given.seconds:g} s, so maybe --seconds {6 * given.seconds:g}"
-        )
-        lines = [f"ignored   {_cut(line)}" for _, line in printed.lines() if line.strip()]
-        show(
-            *_first(lines),
-            "",
-            "nothing is proposed: no line seems to have a counter, a rate or a time",
-            f"  next    state what is read by --format, --pattern or --field, or let a terminal draw its bars{longer}",
-        )
+        measured = _as_stated(command, printed, given)
+    elif printed.steps is not None:
+        measured = _by_steps(command, printed, printed.steps, given.devices)
+    else:
+        measured = None
+        show(*_without_steps(command, printed, given))
+    if measured is None:
         return EXIT_NOT_MEASURED
-    show(
-        "nothing is read that is not stated",
-        "  next    state what reads it; each of these commands was tried on what it printed",
-        *(text for way in ways for text in ("", _command_line(way, given), f"    {_worded(way)}")),
-    )
-    return EXIT_NOT_MEASURED
+    test = _test(measured, given.devices)
+    if given.write is None:
+        show("", "The test, which --write FILE saves:", "", *test)
+        return EXIT_GREEN
+    with worded(given.write, "written", "Name another file"):
+        given.write.parent.mkdir(parents=True, exist_ok=True)
+        with given.write.open("x", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in test)
+    show("", f"wrote {given.write}; its first baseline:  pytest {given.write} --update-baselines")
+    return EXIT_GREEN
+
+
+class Steps(NamedTuple):
+    """The steps of a program as its probe told them."""
+
+    how: str  # where they are seen, what each holds, and how that is known, in words
+    run: Run
+
+    @property
+    def per_sec(self) -> float:
+        """Steps per second, over all windows."""
+        return sum(each.steps for each in self.run.windows) / math.fsum(each.seconds for each in self.run.windows)
 
 
 @dataclass
 class Printed:
-    """The output of a program, and a `Program` that prints it again at the same times."""
+    """The output of a program, with its steps if it took any; also a `Program` that prints it at the same times."""
 
     pieces: list[tuple[float, bytes]]  # the time of each, in seconds since the start
     is_whole: bool = True  # the program had ended
+    steps: Steps | None = None
+    why: str = field(default="", init=False)  # no step was seen
     log: str = field(default="", init=False)
     environment: Mapping[str, str] = field(default_factory=dict, init=False)
     silence_seconds: float = field(default=math.inf, init=False)
@@ -160,26 +166,75 @@ class Printed:
 
     @classmethod
     def by(cls, command: Command, seconds: float) -> Self:
-        """Run a program for so many seconds at most."""
-        pieces = []
+        """Run a program for so many seconds at most, from its first step or its first line on.
+
+        Raises:
+            MeasurementError: it could not be started, or failed.
+        """
+        printed = cls([])
         with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
-            prepared = PreparedCommand(
-                command=replace(command, env=os.environ, cwd=Path.cwd()),
-                log=Path(folder) / "output.log",
-                silence_seconds=seconds,
-                facts={},
+            scratch = Path(folder) / "scratch"
+            scratch.mkdir()
+            # How long it waits for the first step is decided below.
+            command = replace(command, env=os.environ, cwd=Path.cwd(), first_within=math.inf)
+            log, silence = Path(folder) / "output.log", _STEPS_ARE_LATE * seconds
+            prepared = PreparedCommand(command=command, log=log, silence_seconds=silence, facts={}, scratch=scratch)
+            try:
+                printed._watch(prepared, seconds)
+            except NoStep as error:
+                printed.why = error.fact
+            except MeasurementError as error:
+                error.below = tuple(str(line).replace(f" ({log})", "") for line in error.below)  # the log is removed
+                raise
+        return printed
+
+    def _watch(self, prepared: PreparedCommand, seconds: float) -> None:
+        began = time.monotonic()
+
+        def waits_on(seen: str) -> bool:
+            note(f"it waits for the first step: {seen}")
+            may_step = not self.pieces or re.search("torch|keras|a step of", seen)
+            until = began + _STEPS_ARE_LATE * seconds if may_step else self.pieces[0][0] + seconds
+            self.is_whole = time.monotonic() < until
+            return self.is_whole
+
+        training = probed_run.start(
+            prepared,
+            prepared.command,
+            slowdown=0.0,
+            figures=FigureLines(()),
+            phase=note,
+            notice=note,
+            hear=self.hear,
+            waits_on=waits_on,
+        )
+        with closing(training):
+            note("it takes steps")
+            before = len(self.pieces)
+            run = time_windows(
+                training,
+                Plan(steps=sys.maxsize, warmup_steps=3, max_seconds=seconds),
+                ProgressLine(),
+                lambda run: (
+                    run_value(run).error <= _GOOD_ERROR and len(self.pieces) - before not in range(1, _LEAST_LINES)
+                ),
             )
-            with closing(CommandRun(prepared)) as run:
-                start = time.monotonic()
-                while (left := start + seconds - time.monotonic()) > 0 and (data := run.read(left)):
-                    pieces.append((time.monotonic() - start, data))
-        return cls(pieces, is_whole=left > 0)
+            self.steps = Steps(training.how_counted, run)
+
+    def longer(self, seconds: float) -> list[str]:
+        """The next step where the program still ran after so many seconds."""
+        return (
+            [] if self.is_whole else [f"  or      it still ran after {seconds:g} s, so maybe --seconds {6 * seconds:g}"]
+        )
+
+    def hear(self, line: str) -> None:
+        """Keep a line that has just been printed."""
+        self.pieces.append((time.monotonic(), f"{line}\n".encode()))
 
     def lines(self) -> list[tuple[float, str]]:
         """The lines, with the time at which each ended."""
         splitter = LineSplitter()
-        lines = [(at, line) for at, data in self.pieces for line in splitter.feed(data)]
-        return [*lines, (self.pieces[-1][0], splitter.unfinished)] if splitter.unfinished else lines
+        return [(at, line) for at, data in self.pieces for line in splitter.feed(data) if line.strip()]
 
     def read(self, seconds: float) -> bytes:  # noqa: ARG002  nothing is waited for
         """The next output; b"" at its end."""
@@ -190,7 +245,7 @@ class Printed:
         return data
 
     def ended_badly(self) -> str:
-        """Return "": nobody waited for its end."""
+        """Return "": a program that failed is not read."""
         return ""
 
     def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
@@ -202,135 +257,101 @@ class Printed:
         return Hung(fact, *more)
 
 
-class _Result(NamedTuple):
-    """The throughput of a run, in the command's unit."""
+def _by_steps(command: Command, printed: Printed, steps: Steps, devices: int) -> Command:
+    """Show the steps, and what the program prints beside them; returns the command that is measured by them."""
+    unit = steps.run.unit
+    also = "" if unit == STEPS else f", {steps.per_sec:,.6g} steps/s"
+    clock = f"{run_value(steps.run).examples_per_sec:,.6g} {unit}/s{also}"
+    lines = [f"steps     by {steps.how}", f"clock     {clock}, in {len(steps.run.windows)} windows"]
+    lines += [_beside(way, steps) for way in _proposed(command, printed, devices, unit_is_given=False)]
+    if unit == STEPS and command.counted != STEPS:
+        lines.append("  next    to count what a step holds over all devices: --examples-per-step N --unit UNIT/s")
+    show(*lines)
+    return replace(command, unit=f"{unit}/s")
 
+
+def _beside(way: _Way, steps: Steps) -> str:
+    """A printed rate, and whether it agrees with the clock."""
+    text, unit = f"printed   {_worded(way)}", way.command.counted
+    if unit not in (STEPS, steps.run.unit) and not {unit, steps.run.unit} <= _EXAMPLES:
+        return text if way.counts else f"{text}: a step would hold {way.units_per_sec / steps.per_sec:,.4g} {unit}"
+    ratio = way.units_per_sec / (steps.per_sec if unit == STEPS else run_value(steps.run).examples_per_sec)
+    if abs(ratio - 1) <= _SAME:
+        return f"{text}: agrees with the clock"
+    more = "more" if ratio > 1 else "less"
+    return f"{text}: differs, {percent(abs(ratio - 1))} {more} than by the clock"
+
+
+def _as_stated(command: Command, printed: Printed, given: argparse.Namespace) -> Command | None:
+    """Show what the options read, and the rate that a test would report; None where they read nothing."""
+    reader, read = Reader(command, given.devices), []
+    try:
+        for _, line in printed.lines():
+            if (reading := reader.read(line)) is not None:
+                read.append(f"read      {reading.kind.value} {reading.value:,.6g}  {_cut(line)}")
+        show(*_first(read), *(f"not read  {why}:  {_cut(line)}" for line, why in reader.unread), "")
+        way = _measured(command, printed, given.devices)
+    except Unreadable as error:
+        show(f"refused: {error.fact}", *error.lines, f"  next    {error.next_step}")
+        return None
+    except MeasurementError as error:
+        show(f"check would refuse it: {error.lines[0]}", *error.lines[1:], *printed.longer(given.seconds))
+        return command if read else None
+    show(f"{len(read)} of {counted(reader.lines, 'line')} are read; check would report {_worded(way)}")
+    if printed.steps is not None:
+        show(_beside(way, printed.steps))
+    elif way.units_in_a_step is not None:
+        show(f"by the time between its lines, a step holds {way.units_in_a_step:,.4g} {command.counted}")
+    return command
+
+
+def _without_steps(command: Command, printed: Printed, given: argparse.Namespace) -> Iterator[str]:
+    """What a program without steps prints, and the next step: commands that read it, tried on this very output."""
+    yield from _first(f"printed   {_cut(line)}" for _, line in printed.lines())
+    yield f"no step was seen: {printed.why}"
+    try:
+        probed_run.require_probe(command)
+        yield f"  next    {_AUDIT}"
+    except MeasurementError as error:
+        yield f"  next    {error.text}"
+    if not printed.pieces:
+        yield "  or      let it print its rate to stdout or stderr"
+        return
+    ways = _proposed(command, printed, given.devices, unit_is_given=given.unit is not None)
+    if not ways:
+        yield "  or      state its rate by --pattern or --field: no line seems to have a rate or a counter"
+        yield from printed.longer(given.seconds)
+        return
+    yield "  or      state what it prints; each of these commands was tried on what it printed"
+    for way in ways:
+        yield from ("", _command_line(way, given), f"    {_worded(way)}{_doubt(way)}")
+
+
+class _Way(NamedTuple):
+    """A command that reads the output, what its numbers count, and the result."""
+
+    command: Command
+    counts: str  # "step", "epoch"; "" for a rate that the program prints
     units_per_sec: float
     readings: int  # windows that are timed
     units_in_a_step: float | None  # by the time between the lines; None where they name no steps
 
 
-def _measure(command: Command, printed: Printed, devices: int) -> _Result:
-    """The throughput of a run of `check` that prints this."""
+def _measured(command: Command, printed: Printed, devices: int, counts: str = "") -> _Way:
+    """The result of a run of `check` that prints this."""
     program = replace(printed)
     windows = CommandWindows(program, command, devices=devices, clock=lambda: program.now)
     plan = Plan(warmup_steps=WARMUP_READINGS, counts_readings=True)
     windows.warm_up(plan)
     run = windows.time(plan, ProgressLine())
-    return _Result(run_value(run).examples_per_sec, len(run.windows), windows.units_in_a_step)
+    return _Way(command, counts, run_value(run).examples_per_sec, len(run.windows), windows.units_in_a_step)
 
 
-class _Read:
-    """The lines as a command reads them."""
-
-    def __init__(self, command: Command, printed: Printed, devices: int) -> None:
-        self.command, self.printed, self.devices = command, printed, devices
-        self.reader = Reader(command, devices)
-        self.readings: list[tuple[str, Reading]] = []
-        self._ignored: list[str] = []
-        self.refusal: Unreadable | None = None
-        for _, line in printed.lines():
-            try:
-                reading = self.reader.read(line)
-            except Unreadable as error:
-                self.refusal, self.readings = error, []
-                break
-            if reading is not None:
-                self.readings.append((line, reading))
-            elif line.strip():
-                self._ignored.append(line)
-
-    def report(self) -> list[str]:
-        """The lines with their readings, the rate, and the call for a test."""
-        skipped = {line for line, _ in self.reader.unread}
-        texts = []
-        for line, reading in self.readings:
-            value = _WORDS[reading.kind].format(value=reading.value, unit=self.command.counted)
-            texts.append(f"read      {value:>28}  {_cut(line)}")
-        texts = _first(texts) + [f"not read  {why}:  {_cut(line)}" for line, why in self.reader.unread]
-        texts += _first([f"ignored   {_cut(line)}" for line in self._ignored if line.strip() not in skipped])
-        if self.refusal is not None:
-            shown = [str(line) for line in self.refusal.lines]
-            return [*texts, "", f"refused: {self.refusal.fact}", *shown, f"  next    {self.refusal.next_step}"]
-        if not self.readings:
-            return [*texts, "", f"nothing is read: {self.reader.nothing_read()}"]
-        lines = counted(self.reader.lines, "line")
-        return [
-            *texts,
-            "",
-            f"{len(self.readings)} of {lines} are read.",
-            *self._measured(),
-            *([_STEPS_ALONE] if self.command.counted == STEPS and not self.command.examples_per_step else []),
-            "",
-            "In a test:",
-            "",
-            *self._test(),
-        ]
-
-    def _measured(self) -> list[str]:
-        """The rate that a run of `check` reports, or why it can't."""
-        try:
-            result = _measure(self.command, self.printed, self.devices)
-        except MeasurementError as error:
-            fact, *below = map(str, error.lines)
-            return [f"check would refuse it: {fact}", *below]
-        rate = f"{result.units_per_sec:,.6g} {self.command.unit}, by {counted(result.readings, 'reading')}"
-        units, counts = result.units_in_a_step, self.command.counted
-        step = "" if units is None else f" By the time between its lines, a step holds {units:,.4g} {counts}."
-        return [f"check would report {rate}. Compare this with what you know of the program.{step}"]
-
-    def _test(self) -> list[str]:
-        command, reads = self.command, self.command.reads
-        assert reads is not None, "it was read by them"
-        first, *others = command.words
-        argv = ", ".join(["sys.executable" if first == sys.executable else repr(first), *map(repr, others)])
-        given = {"format": reads.format, "pattern": reads.pattern, "field": reads.field}
-        given["holds"] = "" if reads.holds == Holds.RATE else str(reads.holds)
-        given |= {name: str(getattr(reads, name) or "") for name in ("rate_is", "of")}
-        options = [f"{name}={value!r}" for name, value in given.items() if value]
-        imports = ["import sys"] if "sys.executable" in argv else []
-        texts = [
-            *imports,
-            f"from pytest_tfperf import Command{', Reads' if options else ''}",
-            "",
-            "program = Command(",
-            f"    [{argv}],",
-            f"    name={_name_of(command.words)!r},",
-            f'    unit="{command.unit}",',
-        ]
-        texts += [f"    examples_per_step={command.examples_per_step},"] if command.examples_per_step else []
-        texts += [f"    reads=Reads({', '.join(options)}),"] if options else []
-        texts += ["    terminal=True,"] if command.terminal else []
-        return [*texts, ")", "throughput.check(program, on=gpu_topology.take(1))"]
-
-
-def _name_of(argv: Sequence[str]) -> str:
-    """Return a name for the program, which keys its baseline: its script's or module's."""
-    words = [word for word in argv[1:] if not word.startswith("-")] or argv
-    return Path(words[0]).stem or "my-program"
-
-
-def _advice(read: _Read, given: argparse.Namespace) -> list[str]:
-    """The next step where nothing is read."""
-    if read.refusal is not None:
-        return []  # it has its own next step
-    longer = f"; it still ran after {given.seconds:g} s, so maybe --seconds {6 * given.seconds:g}"
-    return [f"  next    {read.reader.next_step()}{'' if read.printed.is_whole else longer}"]
-
-
-class _Tried(NamedTuple):
-    """A command that reads the output, what its numbers count, and the result of all lines, however few."""
-
-    command: Command
-    counts: str
-    result: _Result
-
-
-def _tried(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> Iterator[_Tried]:
-    """The proposed ways that give a rate for this very output, one for each thing that they count."""
-    kept = set()
+def _proposed(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> list[_Way]:
+    """The ways that give a rate for this very output, one for each thing that they count."""
+    ways: dict[str, _Way] = {}
     for proposal in islice(proposals(printed.lines()), _MOST_TRIED):
-        if proposal.counts in kept:
+        if proposal.counts in ways or len(ways) == _MOST_WAYS:
             continue
         reads, unit, examples = proposal.reads, f"{proposal.unit}/s", proposal.examples_per_step
         if proposal.counts and command.examples_per_step is not None:
@@ -341,47 +362,88 @@ def _tried(command: Command, printed: Printed, devices: int, *, unit_is_given: b
         # To its end, because some programs print a few lines in the seconds of a trial.
         to_the_end = replace(way, reads=replace(reads, until_end=True))
         with suppress(MeasurementError):
-            result = _measure(to_the_end, printed, devices)
-            kept.add(proposal.counts)
-            yield _Tried(way, proposal.counts, result)
+            ways[proposal.counts] = _measured(to_the_end, printed, devices, proposal.counts)._replace(command=way)
+    return list(ways.values())
 
 
-def _command_line(way: _Tried, given: argparse.Namespace) -> str:
-    command, reads = way.command, way.command.reads
-    assert reads is not None, "a proposal reads"
-    options = {
-        "--unit": command.unit,
-        "--format": reads.format,
-        "--pattern": reads.pattern,
-        "--field": reads.field,
-        "--examples-per-step": command.examples_per_step,
-        "--rate-is": reads.rate_is,
-        "--devices": None if given.devices == 1 else given.devices,
-        "--seconds": None if given.seconds == _SECONDS else f"{given.seconds:g}",
-    }
-    words = [word for option, value in options.items() if value for word in (option, str(value))]
+def _options(reads: Reads | None) -> dict[str, str]:
+    """The arguments that were given to it, by name."""
+    given = {each.name: getattr(reads, each.name, each.default) for each in fields(Reads)}
+    return {each.name: str(given[each.name]) for each in fields(Reads) if given[each.name] != each.default}
+
+
+def _command_line(way: _Way, given: argparse.Namespace) -> str:
+    options = {"unit": way.command.unit, "examples-per-step": way.command.examples_per_step}
+    options |= {name.replace("_", "-"): value for name, value in _options(way.command.reads).items()}
+    options |= {"devices": None if given.devices == 1 else given.devices, "write": given.write}
+    options["seconds"] = None if given.seconds == _SECONDS else f"{given.seconds:g}"
+    words = [word for name, value in options.items() if value for word in (f"--{name}", str(value))]
     words += ["--terminal"] if given.terminal else []
     return shlex.join(["tfperf", "read", *words, "--", *given.command])
 
 
-def _worded(way: _Tried) -> str:
-    rate, reads = f"{way.result.units_per_sec:,.6g} {way.command.unit}", way.command.reads
-    if not way.counts:
-        is_average = reads is not None and reads.rate_is == RateIs.AVERAGE
-        if is_average:
-            return f"{rate} of late, by the averages since the start that it prints"
-        is_short = way.result.readings < _LEAST_OF_RATES
-        doubt = "; its lines are too few to tell an average since the start: give --seconds more" if is_short else ""
-        return f"{rate}, as it prints{doubt}"
-    rate += ", by the times that it prints" if reads is not None and "seconds>" in reads.pattern else ""
+def _worded(way: _Way) -> str:
+    """Its rate, and how that is known."""
+    text, reads = f"{way.units_per_sec:,.6g} {way.command.unit}", way.command.reads
+    assert reads is not None, "it was read"
+    if reads.group in (Holds.SECONDS, Holds.MILLISECONDS):
+        return f"{text}, by the times that it prints"
+    if reads.reads_steps:
+        return f"{text}, by the time between its lines"
+    if reads.rate_is == RateIs.AVERAGE:
+        return f"{text} of late, by the averages since the start that it prints"
+    return f"{text}, as it prints"
+
+
+def _doubt(way: _Way) -> str:
+    if not way.counts and way.readings < _LEAST_OF_RATES:
+        return "; its lines are too few to tell an average since the start: give --seconds more"
     if way.counts not in _A or way.command.examples_per_step not in (None, 1):
-        return rate
-    return f"{rate}. To count what {_A[way.counts]} holds over all devices: --examples-per-step N --unit UNIT/s"
+        return ""
+    return f". To count what {_A[way.counts]} holds over all devices: --examples-per-step N --unit UNIT/s"
 
 
-def _first(texts: Sequence[str]) -> list[str]:
-    more = len(texts) - _SHOWN_LINES
-    return [*texts[:_SHOWN_LINES], *([f"          ... and {more} more"] if more > 0 else [])]
+def _test(command: Command, devices: int) -> list[str]:
+    """The test that measures this command, as a file."""
+    from pytest_tfperf.hardware.discovery import discover  # here, because it imports NVML
+
+    marker = "gpu" if discover().gpus else "cpu"
+    words = ["sys.executable" if word == sys.executable else _literal(word) for word in command.words]
+    reads = [f"{name}={_literal(value)}" for name, value in _options(command.reads).items()]
+    arguments = [f"[{', '.join(words)}]", f"name={_literal(command.name)}", f"unit={_literal(command.unit)}"]
+    arguments += [f"examples_per_step={command.examples_per_step}"] if command.examples_per_step else []
+    arguments += [f"reads=Reads({', '.join(reads)})"] if reads else []
+    arguments += ["terminal=True"] if command.terminal else []
+    return [
+        *(["import sys", ""] if sys.executable in command.words else []),
+        *("import pytest", ""),
+        *(f"from pytest_tfperf import Command{', Reads' if reads else ''}", "", ""),
+        f"@pytest.mark.{marker}",
+        f"def test_{re.sub('[^A-Za-z0-9]', '_', command.name)}(throughput, gpu_topology):",
+        "    program = Command(",
+        *(f"        {argument}," for argument in arguments),
+        "    )",
+        f"    throughput.check(program, on=gpu_topology.take({devices}))",
+    ]
+
+
+def _literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False) if text.isprintable() else repr(text)
+
+
+def _name_of(argv: Sequence[str]) -> str:
+    """A name for the program, which keys its baseline: its script's or module's."""
+    words = argv[1:]
+    scripts = [Path(word).stem for word in words if word.endswith(".py")]
+    modules = [module.rpartition(".")[2] for option, module in pairwise(words) if option == "-m"]
+    name = next(iter([*scripts, *modules, Path(argv[0]).stem]))
+    return name if re.fullmatch(r"[A-Za-z0-9][\w.-]{0,99}", name, re.ASCII) else "my-program"
+
+
+def _first(texts: Iterable[str]) -> list[str]:
+    shown = list(texts)
+    more = len(shown) - _SHOWN_LINES
+    return [*shown[:_SHOWN_LINES], *([f"          ... and {more} more"] if more > 0 else [])]
 
 
 def _cut(line: str) -> str:

@@ -1,13 +1,21 @@
-"""`tfperf read`, on real programs."""
+"""`tfperf read`, on real programs and on played output."""
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from pytest_tfperf import cli
+from pytest_tfperf.console import output
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_USAGE
+from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.features.read.command import Printed, Steps
+from tests.helpers.expected import SameTexts
+
+TRAINS = "import sys, time\nfor _ in range(10**6): time.sleep(0.005); sys.audit('tfperf.step', 32)"
 
 
 def read(capsys: pytest.CaptureFixture[str], program: str, *options: str) -> tuple[int, str]:
@@ -16,75 +24,126 @@ def read(capsys: pytest.CaptureFixture[str], program: str, *options: str) -> tup
     return status, captured.out + captured.err
 
 
-def test_what_is_read_is_shown_with_the_call_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
-    program = "print('loading\\nstep 120 632.9 img/s\\nstep 130 1,5 img/s')"
-    status, text = read(capsys, program, "--unit=img/s", r"--pattern=(?P<rate>\S+) img/s")
-    assert status == EXIT_GREEN
-    assert "632.9 img/s  step 120 632.9 img/s" in text
-    assert "not read  the group rate has '1,5', which is no number:  step 130 1,5 img/s" in text
-    assert "ignored   loading" in text
-    assert 'unit="img/s",' in text
+def test_the_steps_of_a_program_are_timed_and_the_whole_test_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = read(capsys, TRAINS)
+    assert (status, "steps     by the audit event; a step holds 32 examples" in text) == (EXIT_GREEN, True), text
+    test = text[text.index("import sys") :]
+    compile(test, "test", "exec")
+    assert 'unit="examples/s",' in test
 
 
-def test_the_call_to_paste_measures(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is Python, and says what the options said."""
+def test_the_test_is_saved_and_an_existing_file_is_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "perf_tests" / "test_train.py"
+    status, text = read(capsys, TRAINS, f"--write={file}")
+    assert (status, f"wrote {file}" in text) == (EXIT_GREEN, True), text
+    saved = file.read_text()
+    assert "throughput.check(program, on=gpu_topology.take(1))" in saved
+    status, text = read(capsys, "print('never runs')", f"--write={file}")
+    assert (status, "exists, and is not overwritten. Name another file" in text) == (EXIT_USAGE, True), text
+    assert file.read_text() == saved
+
+
+def test_a_program_that_failed_is_named_without_advice_on_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = read(capsys, "for n in range(9): print('step', n, 'fps', n + 90)\nraise SystemExit(3)")
+    assert status == EXIT_NOT_MEASURED
+    assert "the program exited with status 3 before a step could be seen" in text
+    assert "  | step 8 fps 98" in text
+    assert "pattern" not in text
+
+
+def test_a_program_that_failed_while_it_trained_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    text = read(capsys, TRAINS.replace("10**6", "50") + "\nraise SystemExit(3)")[1]
+    assert re.search("the program exited with status 3 after [0-9]+ steps", text), text
+
+
+def test_it_says_what_it_waits_for(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "SILENT_SECONDS", 0.1)
+    text = read(capsys, "import time; time.sleep(3)")[1]
+    assert "it waits for the first step: no framework was imported" in text, text
+
+
+def test_a_python_without_a_probe_is_read_and_told_how_it_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["read", "--", sys.executable, "-I", "-c", "print('hello')"])
+    assert "-I runs without the probe that tells a program's steps. Start it without -I" in capsys.readouterr().out
+
+
+def played(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], printed: Printed, *options: str) -> str:
+    printed.why = "" if printed.steps else "the program took no step that can be seen in 20 s"
+    monkeypatch.setattr(Printed, "by", lambda *_: printed)
+    status = cli.main(["read", *options, "--", "python", "train.py", "--epochs=1"])
+    return f"{capsys.readouterr().out}exit status {status}"
+
+
+def lines(form: str) -> list[tuple[float, bytes]]:
+    """A line each 0.5 s, with the number of its step and another one."""
+    return [(0.5 * n, f"{form.format(n * 50, n % 3)}\n".encode()) for n in range(1, 31)]
+
+
+def steps(holds: str = "a step holds a batch of the DataLoader, 32 examples", unit: str = "examples") -> Steps:
+    """100 steps a second."""
+    size = 1 if unit == "steps" else 32
+    run = Run(
+        windows=tuple(Window(10, 0.1 + n % 3 / 1000 - 0.001) for n in range(30)), examples_per_step=size, unit=unit
+    )
+    return Steps(f"PyTorch's optimizer; {holds}", run)
+
+
+def test_what_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, same_texts: SameTexts
+) -> None:
+    alone = steps("steps are counted, because no DataLoader of PyTorch gave its batches", "steps")
+    cases = {
+        "steps, and nothing is printed": (Printed([], steps=steps()), ()),
+        "steps, and both printed rates agree": (Printed(lines("step {} fps: 320{}.5"), steps=steps()), ()),
+        "steps, and a printed rate differs": (Printed(lines("update {} throughput: 640{}.5"), steps=steps()), ()),
+        "steps alone, beside a rate in examples": (Printed(lines("step {} fps: 320{}.5"), steps=alone), ()),
+        "steps, and a stated rate": (Printed(lines("{} at 320{}.5"), steps=steps()), (r"--pattern=at (?P<rate>.+)",)),
+        "no steps": (Printed(lines("step {} fps: 320{}.5")), ("--devices=2",)),
+        "no steps, and a stated counter": (
+            Printed(lines("step {} fps: 320{}.5")),
+            (r"--pattern=step (?P<step>\d+)", "--examples-per-step=32", "--unit=images/s", "--devices=2"),
+        ),
+        "nothing to read, and it still ran": (Printed([(1.0, b"compiling\n")], is_whole=False), ()),
+    }
+    shown = {name: played(monkeypatch, capsys, printed, *options) for name, (printed, options) in cases.items()}
+    same_texts("read", shown)
+
+
+def test_the_test_for_stated_output_is_python(capsys: pytest.CaptureFixture[str]) -> None:
+    """It says what the options said."""
     _, text = read(capsys, "print('speed 12')", r"--pattern=speed (?P<rate>\d+)")
-    call = text[text.index("from pytest_tfperf import Command, Reads") :]
-    compile(call, "test", "exec")
-    assert r"reads=Reads(pattern='speed (?P<rate>\\d+)')" in call
-
-
-LINES = "import time\nfor rate in {}: print(rate, 'img/s', flush=True); time.sleep(0.2)"
-
-
-def test_the_rate_that_a_test_would_report_is_printed_with_what_is_stated(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the warm-up's."""
-    program = LINES.format([3.5, *[9.1, 9.2] * 6])
-    _, text = read(capsys, program, "--unit=img/s", r"--pattern=(?P<rate>\S+) img/s")
-    assert "check would report 9.1" in text, text
-    assert "reads=Reads(pattern=" in text
-
-
-def test_what_a_step_holds_by_the_clock_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """To be compared with the batch: a rate that is timed before the device has finished shows here."""
-    program = LINES.replace("print(", "print('step', rate, ").format([1, 2, 3, 4, 5, 6])
-    _, text = read(capsys, program, "--unit=img/s", r"--pattern=(?P<rate>\S+) img/s")
-    assert "By the time between its lines, a step holds" in text, text
-
-
-def test_a_test_that_would_be_refused_is_announced_with_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
-    _, text = read(capsys, LINES.format([3, 9]), "--unit=img/s", r"--pattern=(?P<rate>\S+) img/s")
-    assert "check would refuse it: the program ended after " in text
-    assert "\n  next        let it print more often or run longer" in text
-
-
-KERAS = "import time\nfor n in range(9): print(f'{n + 1}/10 - 3s - 5ms/step', flush=True); time.sleep(0.2)"
-
-
-def test_a_known_format_is_proposed_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    status, text = read(capsys, KERAS)
-    assert (status, "--unit steps/s --format keras" in text) == (EXIT_NOT_MEASURED, True), text
+    test = text[text.index("import sys") :]
+    compile(test, "test", "exec")
+    assert r'reads=Reads(pattern="speed (?P<rate>\\d+)")' in test
 
 
 @pytest.mark.parametrize(
-    ("program", "options", "status", "said"),
+    ("program", "options", "said"),
     [
-        ("print('hello')", (), EXIT_NOT_MEASURED, "nothing is proposed: no line seems to have"),
-        ("print('hello')", ("--field=x",), EXIT_NOT_MEASURED, "nothing is read: no line is a JSON object"),
-        ("", (), EXIT_NOT_MEASURED, "it printed nothing"),
-        ("print('12.5')", (r"--pattern=(?P<rate>\d+)",), EXIT_NOT_MEASURED, "refused: the group rate has '12'"),
-        ("print('9/10 - 3s - 5ms/step')", ("--format=keras",), EXIT_USAGE, "examples_per_step=N"),
-        ("", ("--pattern=(",), EXIT_USAGE, "is no regular expression"),
+        ("print('hello')", (), 'sys.audit("tfperf.step", EXAMPLES)'),
+        ("print('hello')", (), "no line seems to have a rate or a counter"),
+        ("print('hello')", ("--field=x",), "no line is a JSON object"),
+        ("", (), "let it print its rate"),
+        ("print('12.5')", (r"--pattern=(?P<rate>\d+)",), "refused: the group rate has '12'"),
     ],
 )
-def test_what_can_not_be_read_says_why(
-    capsys: pytest.CaptureFixture[str], program: str, options: tuple[str, ...], status: int, said: str
+def test_a_program_that_can_not_be_measured_says_why(
+    capsys: pytest.CaptureFixture[str], program: str, options: tuple[str, ...], said: str
 ) -> None:
-    found, text = read(capsys, program, *options)
-    assert (found, said in text) == (status, True), text
+    status, text = read(capsys, program, *options)
+    assert (status, said in text) == (EXIT_NOT_MEASURED, True), text
 
 
-def test_a_program_that_trains_for_ever_is_ended(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("--pattern=(", "is no regular expression"), ("--format=keras", "examples_per_step=N, or count unit='steps/s'")],
+)
+def test_options_that_read_nothing_are_an_error(capsys: pytest.CaptureFixture[str], option: str, said: str) -> None:
+    status, text = read(capsys, "", option)
+    assert (status, said in text) == (EXIT_USAGE, True), text
+
+
+def test_a_program_that_prints_for_ever_is_ended(capsys: pytest.CaptureFixture[str]) -> None:
     """A shell's: Python can take seconds to start on a busy machine."""
     loop = "n=0; while :; do echo 9.$((n = n + 1)) examples/s; sleep 0.1; done"
     status = cli.main(["read", "--seconds=2", "--pattern=(?P<rate>[0-9.]+) examples", "--", "sh", "-c", loop])
