@@ -293,8 +293,11 @@ class Probe:
         return None if reader is None else reader()
 
     def _synchronise(self) -> None:
-        for wait in self.hooks:
-            wait()
+        try:
+            for wait in self.hooks:
+                wait()
+        except Exception as error:
+            self._end(f"its device can't be waited for: {error!r}")
 
     @property
     def value(self) -> Any:

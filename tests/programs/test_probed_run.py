@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -18,11 +19,14 @@ import pytest
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.errors import MeasurementError, UserCodeFailed
+from pytest_tfperf.probe import entry, frameworks, link, steps
+from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs import probed_run
 from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.probed_run import ProbedRun
 from pytest_tfperf.workers.launcher import PreparedCommand
-from tests.helpers.patience import PATIENCE_SECONDS, is_gone, wait_for
+from pytest_tfperf.workers.wire import Listener
+from tests.helpers.patience import PATIENCE_SECONDS, is_gone, running, wait_for
 
 Start = Callable[..., ProbedRun]
 
@@ -48,6 +52,17 @@ def prepared(folder: Path, argv: Sequence[str], command: dict[str, Any], env: di
     )
 
 
+def started(made: PreparedCommand, figures: FigureLines | None = None, slowdown: float = 0.0) -> ProbedRun:
+    return probed_run.start(
+        made,
+        made.command,
+        slowdown=slowdown,
+        figures=figures or FigureLines([]),
+        phase=lambda _: None,
+        notice=lambda _: None,
+    )
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     runs: list[ProbedRun] = []
@@ -64,14 +79,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         file = tmp_path / "program.py"
         file.write_text(dedent(LOOP) + dedent(program))
         made = prepared(tmp_path, argv or [sys.executable, *options, str(file)], command, env or {})
-        run = probed_run.start(
-            made,
-            made.command,
-            slowdown=slowdown,
-            figures=FigureLines(figures),
-            phase=lambda _: None,
-            notice=lambda _: None,
-        )
+        run = started(made, FigureLines(figures), slowdown)
         runs.append(run)
         return run
 
@@ -80,10 +88,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         run.close()
 
 
-def windows(run: ProbedRun, number: int = 3, steps: int = 5) -> list[Any]:
+def windows(run: ProbedRun, number: int = 3, size: int = 5) -> list[Any]:
     found = []
     for _ in range(number):
-        run.request(steps)
+        run.request(size)
         found.append(run.receive())
     return found
 
@@ -271,7 +279,7 @@ def test_a_program_that_ends_early_says_after_how_many_steps(
     run = start(program)
     windows(run, 1)
     with pytest.raises(kind) as raised:
-        windows(run, 1, steps=100)
+        windows(run, 1, size=100)
     assert raised.value.fact.startswith(fact)
     assert raised.value.fact.endswith("after 8 steps")
 
@@ -344,6 +352,57 @@ def test_a_program_whose_driver_is_gone_goes_on_until_it_ends(start: Start, tmp_
     windows(run, 1)
     run._ranks[0].channel.close()
     assert wait_for((tmp_path / "ended").exists)
+
+
+def test_a_program_that_is_held_ends_with_a_killed_driver(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(dedent(LOOP) + "train()")
+    driver = f"""
+        import sys, time
+        from pathlib import Path
+        from tests.programs import test_probed_run as tests
+        folder = Path({str(tmp_path)!r})
+        made = tests.prepared(folder, [sys.executable, str(folder / "program.py")], {{}}, {{}})
+        run = tests.started(made)
+        run.request(5)
+        run.receive()
+        print(run.pids[0], flush=True)
+        time.sleep(600)
+    """
+    with running(dedent(driver), cwd=Path(__file__).parents[2]) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        process.kill()
+        assert wait_for(lambda: is_gone(pid))
+
+
+@pytest.mark.parametrize("answers", ["nothing", "the greeting", "the job"])
+def test_a_driver_that_answers_no_more_lets_the_program_go_on(tmp_path: Path, answers: str) -> None:
+    listener = Listener()
+    host, port, key = listener.address.rsplit(":", 2)
+    hook = HookFolder(tmp_path)
+    hook.add(entry, "begin", host, int(port), key, str(tmp_path / "seen"), beside=(steps, link, frameworks))
+    for file in (tmp_path / "hook").glob("*.py"):  # a driver has ten seconds
+        file.write_text(file.read_text().replace("= 10.0", "= 0.2").replace("receive(10.0)", "receive(0.2)"))
+    program = [sys.executable, "-c", dedent(LOOP) + "train(20); print('whole')"]
+    with (
+        ExitStack() as undo,
+        subprocess.Popen(program, env=hook.environment(os.environ), stdout=subprocess.PIPE, text=True) as process,
+    ):
+        undo.callback(listener.close)
+        if answers != "nothing":
+            channel, _ = listener.greet(PATIENCE_SECONDS)
+            undo.callback(channel.close)
+            if "job" in answers:
+                channel.send({"slowdown": 0.0, "hold_seconds": 0.2})
+        assert process.communicate(timeout=PATIENCE_SECONDS)[0] == "whole\n"
+    assert "\tended Gone: timed out" in (tmp_path / "seen").read_text()
+
+
+def test_steps_that_a_program_tells_late_are_named(start_torch: Start) -> None:
+    run = start_torch("epoch(loader)\nwhile True: epoch(loader); train(1)")
+    with pytest.raises(MeasurementError) as raised:
+        windows(run, 50)
+    assert raised.value.fact == "the program tells its steps from step 193 on, after PyTorch's optimizer"
 
 
 # Processes
