@@ -285,6 +285,15 @@ def test_batches_without_a_step_are_skipped_and_not_counted(training: Training) 
     assert training.driver.total("skipped") == 20 - 15 - 2  # two may have been fetched ahead
 
 
+def test_steps_that_come_to_hold_more_batches_are_in_doubt(training: Training) -> None:
+    training.loader("train")
+    training.warm_up()
+    for _ in range(8):
+        training.fetch(times=4)
+        training.step()
+    assert training.driver.windows[-1]["doubt"] == "its steps hold more batches now than at first, 1"
+
+
 def test_batches_whose_size_is_not_known_make_a_step_unknown(training: Training) -> None:
     for _ in range(10):
         training.fetch(size=None)
