@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -38,6 +39,8 @@ from pytest_tfperf.reports.numbers import counted, percent
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.workers.launcher import PreparedCommand
 
+_SIZE: Final = "--examples-per-step N --unit UNIT/s"
+_UNIT: Final = "examples/s"
 _SECONDS: Final = 20.0
 _STEPS_ARE_LATE: Final = 10  # times --seconds: a framework loads its data and compiles before its first step
 _SAME: Final = 0.05  # two rates of one thing that differ by less agree
@@ -48,12 +51,8 @@ _COLUMNS: Final = 100
 _MOST_WAYS: Final = 3
 _MOST_TRIED: Final = 20
 _LEAST_OF_RATES: Final = 10
-_A: Final = {"step": "a step", "epoch": "an epoch"}
+_quoted = partial(json.dumps, ensure_ascii=False)
 _EXAMPLES: Final = {"examples", "samples", "images", "img", "imgs", "sequences"}
-_AUDIT: Final = (
-    "in a Python program, tell each step at its end, with the examples that it holds: "
-    'sys.audit("tfperf.step", EXAMPLES)'
-)
 
 
 def add_to(commands: Commands) -> None:
@@ -70,13 +69,7 @@ def add_to(commands: Commands) -> None:
         ),
         statuses=STATUSES | {EXIT_NOT_MEASURED: "nothing can be measured, or no memory, no space or no permission"},
     )
-    command.add_argument(
-        "command",
-        nargs="+",
-        type=word_of_a_program,
-        metavar="COMMAND",
-        help="program and its arguments, after --",
-    )
+    command.add_argument("command", nargs="+", type=word_of_a_program, metavar="COMMAND", help="program, after --")
     command.add_argument("--write", type=Path, metavar="FILE", help="save the test in a new file")
     command.add_argument("--unit", metavar="UNIT/s", help="what its rate counts (default: examples/s, or steps/s)")
     command.add_argument("--examples-per-step", type=int, metavar="N", help="units in a step over all devices")
@@ -86,16 +79,10 @@ def add_to(commands: Commands) -> None:
     command.add_argument("--holds", choices=tuple(Holds), help="what the field holds (default: rate)")
     command.add_argument("--of", choices=tuple(Of), help="the devices that a printed rate is of")
     command.add_argument("--rate-is", choices=tuple(RateIs), help="what a printed rate stands for")
-    command.add_argument(
-        "--devices", type=checked(parse.count(1)), default=1, metavar="N", help="devices it runs on (default: 1)"
-    )
-    command.add_argument(
-        "--seconds",
-        type=checked(parse.seconds),
-        default=_SECONDS,
-        metavar="S",
-        help=f"how long it is watched at most, from its first step or line (default: {_SECONDS:g})",
-    )
+    devices = checked(parse.count(1))
+    command.add_argument("--devices", type=devices, default=1, metavar="N", help="devices it runs on (default: 1)")
+    most = f"how long it is watched at most, from its first step or line (default: {_SECONDS:g})"
+    command.add_argument("--seconds", type=checked(parse.seconds), default=_SECONDS, metavar="S", help=most)
     command.add_argument("--terminal", action="store_true", help="let it print into a terminal, as progress bars want")
 
 
@@ -107,7 +94,7 @@ def _run(given: argparse.Namespace) -> int:
     command = Command(
         argv,
         name=_name_of(argv),
-        unit=given.unit or "examples/s",
+        unit=given.unit or _UNIT,
         examples_per_step=given.examples_per_step,
         reads=Reads(**stated) if stated else None,
         terminal=given.terminal,
@@ -119,8 +106,8 @@ def _run(given: argparse.Namespace) -> int:
         return EXIT_NOT_MEASURED
     if command.reads is not None:
         measured = _as_stated(command, printed, given)
-    elif printed.steps is not None:
-        measured = _by_steps(command, printed, printed.steps, given.devices)
+    elif printed.run is not None:
+        measured = _by_steps(command, printed, printed.run, given.devices)
     else:
         measured = None
         show(*_without_steps(command, printed, given))
@@ -132,22 +119,10 @@ def _run(given: argparse.Namespace) -> int:
         return EXIT_GREEN
     with worded(given.write, "written", "Name another file"):
         given.write.parent.mkdir(parents=True, exist_ok=True)
-        with given.write.open("x", encoding="utf-8") as file:
+        with given.write.open("x", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(f"{line}\n" for line in test)
     show("", f"wrote {given.write}; its first baseline:  pytest {given.write} --update-baselines")
     return EXIT_GREEN
-
-
-class Steps(NamedTuple):
-    """The steps of a program as its probe told them."""
-
-    how: str  # where they are seen, what each holds, and how that is known, in words
-    run: Run
-
-    @property
-    def per_sec(self) -> float:
-        """Steps per second, over all windows."""
-        return sum(each.steps for each in self.run.windows) / math.fsum(each.seconds for each in self.run.windows)
 
 
 @dataclass
@@ -156,8 +131,8 @@ class Printed:
 
     pieces: list[tuple[float, bytes]]  # the time of each, in seconds since the start
     is_whole: bool = True  # the program had ended
-    steps: Steps | None = None
-    why: str = field(default="", init=False)  # no step was seen
+    run: Run | None = None  # of its steps
+    how: str = ""  # where these are seen and what each holds, in words, or why there is none
     log: str = field(default="", init=False)
     environment: Mapping[str, str] = field(default_factory=dict, init=False)
     silence_seconds: float = field(default=math.inf, init=False)
@@ -171,61 +146,55 @@ class Printed:
         Raises:
             MeasurementError: it could not be started, or failed.
         """
-        printed = cls([])
+        printed, silence = cls([]), _STEPS_ARE_LATE * seconds
         with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
-            scratch = Path(folder) / "scratch"
+            log, scratch = Path(folder) / "output.log", Path(folder) / "scratch"
             scratch.mkdir()
-            # How long it waits for the first step is decided below.
-            command = replace(command, env=os.environ, cwd=Path.cwd(), first_within=math.inf)
-            log, silence = Path(folder) / "output.log", _STEPS_ARE_LATE * seconds
+            command = replace(command, env=os.environ, cwd=Path.cwd(), first_within=math.inf)  # `waits_on` decides
             prepared = PreparedCommand(command=command, log=log, silence_seconds=silence, facts={}, scratch=scratch)
             try:
                 printed._watch(prepared, seconds)
             except NoStep as error:
-                printed.why = error.fact
+                printed.how = error.fact
             except MeasurementError as error:
-                error.below = tuple(str(line).replace(f" ({log})", "") for line in error.below)  # the log is removed
+                below = (str(line).replace(f" ({log})", "") for line in error.below)
+                error.below = tuple(line for line in below if str(log) not in line)  # which is removed
                 raise
         return printed
 
     def _watch(self, prepared: PreparedCommand, seconds: float) -> None:
-        began = time.monotonic()
+        began, command, figures = time.monotonic(), prepared.command, FigureLines(())
 
         def waits_on(seen: str) -> bool:
             note(f"it waits for the first step: {seen}")
-            may_step = not self.pieces or re.search("torch|keras|a step of", seen)
+            may_step = not self.pieces or (command.reads is None and re.search("torch|keras|a step of", seen))
             until = began + _STEPS_ARE_LATE * seconds if may_step else self.pieces[0][0] + seconds
             self.is_whole = time.monotonic() < until
             return self.is_whole
 
-        training = probed_run.start(
-            prepared,
-            prepared.command,
-            slowdown=0.0,
-            figures=FigureLines(()),
-            phase=note,
-            notice=note,
-            hear=self.hear,
-            waits_on=waits_on,
-        )
-        with closing(training):
+        def enough(run: Run) -> bool:
+            return run_value(run).error <= _GOOD_ERROR and len(self.pieces) - before not in range(1, _LEAST_LINES)
+
+        with closing(
+            probed_run.start(
+                *(prepared, command),
+                slowdown=0.0,
+                figures=figures,
+                phase=note,
+                notice=note,
+                hear=self.hear,
+                waits_on=waits_on,
+            )
+        ) as training:
             note("it takes steps")
             before = len(self.pieces)
-            run = time_windows(
-                training,
-                Plan(steps=sys.maxsize, warmup_steps=3, max_seconds=seconds),
-                ProgressLine(),
-                lambda run: (
-                    run_value(run).error <= _GOOD_ERROR and len(self.pieces) - before not in range(1, _LEAST_LINES)
-                ),
-            )
-            self.steps = Steps(training.how_counted, run)
+            plan = Plan(steps=sys.maxsize, warmup_steps=3, max_seconds=seconds)
+            self.run, self.how = time_windows(training, plan, ProgressLine(), enough), training.how_counted
 
-    def longer(self, seconds: float) -> list[str]:
+    def longer(self, seconds: float) -> Iterator[str]:
         """The next step where the program still ran after so many seconds."""
-        return (
-            [] if self.is_whole else [f"  or      it still ran after {seconds:g} s, so maybe --seconds {6 * seconds:g}"]
-        )
+        if not self.is_whole:
+            yield f"  or      it still ran after {seconds:g} s, so maybe --seconds {6 * seconds:g}"
 
     def hear(self, line: str) -> None:
         """Keep a line that has just been printed."""
@@ -257,29 +226,33 @@ class Printed:
         return Hung(fact, *more)
 
 
-def _by_steps(command: Command, printed: Printed, steps: Steps, devices: int) -> Command:
+def _by_steps(command: Command, printed: Printed, run: Run, devices: int) -> Command:
     """Show the steps, and what the program prints beside them; returns the command that is measured by them."""
-    unit = steps.run.unit
-    also = "" if unit == STEPS else f", {steps.per_sec:,.6g} steps/s"
-    clock = f"{run_value(steps.run).examples_per_sec:,.6g} {unit}/s{also}"
-    lines = [f"steps     by {steps.how}", f"clock     {clock}, in {len(steps.run.windows)} windows"]
-    lines += [_beside(way, steps) for way in _proposed(command, printed, devices, unit_is_given=False)]
-    if unit == STEPS and command.counted != STEPS:
-        lines.append("  next    to count what a step holds over all devices: --examples-per-step N --unit UNIT/s")
+    also = "" if run.unit == STEPS else f", {_steps_per_sec(run):,.6g} steps/s"
+    clock = f"{run_value(run).examples_per_sec:,.6g} {run.unit}/s{also}"
+    lines = [f"steps     by {printed.how}", f"clock     {clock}, in {len(run.windows)} windows"]
+    lines += [_beside(way, run) for way in _proposed(command, printed, devices)]
+    if run.unit == STEPS and command.counted != STEPS:
+        lines.append(f"  next    to count what a step holds over all devices: {_SIZE}")
     show(*lines)
-    return replace(command, unit=f"{unit}/s")
+    return replace(command, unit=f"{run.unit}/s")
 
 
-def _beside(way: _Way, steps: Steps) -> str:
+def _steps_per_sec(run: Run) -> float:
+    return sum(window.steps for window in run.windows) / math.fsum(window.seconds for window in run.windows)
+
+
+def _beside(way: _Way, run: Run) -> str:
     """A printed rate, and whether it agrees with the clock."""
     text, unit = f"printed   {_worded(way)}", way.command.counted
-    if unit not in (STEPS, steps.run.unit) and not {unit, steps.run.unit} <= _EXAMPLES:
-        return text if way.counts else f"{text}: a step would hold {way.units_per_sec / steps.per_sec:,.4g} {unit}"
-    ratio = way.units_per_sec / (steps.per_sec if unit == STEPS else run_value(steps.run).examples_per_sec)
+    if unit not in (STEPS, run.unit) and not {unit, run.unit} <= _EXAMPLES:
+        return (
+            text if way.counts else f"{text}: a step would hold {way.units_per_sec / _steps_per_sec(run):,.4g} {unit}"
+        )
+    ratio = way.units_per_sec / (_steps_per_sec(run) if unit == STEPS else run_value(run).examples_per_sec)
     if abs(ratio - 1) <= _SAME:
         return f"{text}: agrees with the clock"
-    more = "more" if ratio > 1 else "less"
-    return f"{text}: differs, {percent(abs(ratio - 1))} {more} than by the clock"
+    return f"{text}: differs, {percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} than by the clock"
 
 
 def _as_stated(command: Command, printed: Printed, given: argparse.Namespace) -> Command | None:
@@ -298,8 +271,8 @@ def _as_stated(command: Command, printed: Printed, given: argparse.Namespace) ->
         show(f"check would refuse it: {error.lines[0]}", *error.lines[1:], *printed.longer(given.seconds))
         return command if read else None
     show(f"{len(read)} of {counted(reader.lines, 'line')} are read; check would report {_worded(way)}")
-    if printed.steps is not None:
-        show(_beside(way, printed.steps))
+    if printed.run is not None:
+        show(_beside(way, printed.run))
     elif way.units_in_a_step is not None:
         show(f"by the time between its lines, a step holds {way.units_in_a_step:,.4g} {command.counted}")
     return command
@@ -308,16 +281,16 @@ def _as_stated(command: Command, printed: Printed, given: argparse.Namespace) ->
 def _without_steps(command: Command, printed: Printed, given: argparse.Namespace) -> Iterator[str]:
     """What a program without steps prints, and the next step: commands that read it, tried on this very output."""
     yield from _first(f"printed   {_cut(line)}" for _, line in printed.lines())
-    yield f"no step was seen: {printed.why}"
+    yield printed.how
     try:
         probed_run.require_probe(command)
-        yield f"  next    {_AUDIT}"
+        yield '  next    in a Python program, tell each step at its end: sys.audit("tfperf.step", EXAMPLES)'
     except MeasurementError as error:
         yield f"  next    {error.text}"
     if not printed.pieces:
         yield "  or      let it print its rate to stdout or stderr"
         return
-    ways = _proposed(command, printed, given.devices, unit_is_given=given.unit is not None)
+    ways = _proposed(command, printed, given.devices)
     if not ways:
         yield "  or      state its rate by --pattern or --field: no line seems to have a rate or a counter"
         yield from printed.longer(given.seconds)
@@ -347,17 +320,17 @@ def _measured(command: Command, printed: Printed, devices: int, counts: str = ""
     return _Way(command, counts, run_value(run).examples_per_sec, len(run.windows), windows.units_in_a_step)
 
 
-def _proposed(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> list[_Way]:
+def _proposed(command: Command, printed: Printed, devices: int) -> list[_Way]:
     """The ways that give a rate for this very output, one for each thing that they count."""
     ways: dict[str, _Way] = {}
     for proposal in islice(proposals(printed.lines()), _MOST_TRIED):
         if proposal.counts in ways or len(ways) == _MOST_WAYS:
             continue
-        reads, unit, examples = proposal.reads, f"{proposal.unit}/s", proposal.examples_per_step
-        if proposal.counts and command.examples_per_step is not None:
-            examples, unit = command.examples_per_step, command.unit
-        elif unit_is_given and not proposal.counts:
-            unit = command.unit
+        is_given = command.examples_per_step is not None if proposal.counts else command.unit != _UNIT
+        unit = command.unit if is_given else f"{proposal.unit}/s"
+        examples, reads = proposal.examples_per_step, proposal.reads
+        if proposal.counts and is_given:
+            examples = command.examples_per_step
         way = replace(command, unit=unit, examples_per_step=examples, reads=reads)
         # To its end, because some programs print a few lines in the seconds of a trial.
         to_the_end = replace(way, reads=replace(reads, until_end=True))
@@ -390,17 +363,15 @@ def _worded(way: _Way) -> str:
         return f"{text}, by the times that it prints"
     if reads.reads_steps:
         return f"{text}, by the time between its lines"
-    if reads.rate_is == RateIs.AVERAGE:
-        return f"{text} of late, by the averages since the start that it prints"
-    return f"{text}, as it prints"
+    return f"{text}, {'by the averages' if reads.rate_is == RateIs.AVERAGE else 'as'} it prints"
 
 
 def _doubt(way: _Way) -> str:
     if not way.counts and way.readings < _LEAST_OF_RATES:
         return "; its lines are too few to tell an average since the start: give --seconds more"
-    if way.counts not in _A or way.command.examples_per_step not in (None, 1):
+    if way.counts not in ("step", "epoch") or way.command.examples_per_step not in (None, 1):
         return ""
-    return f". To count what {_A[way.counts]} holds over all devices: --examples-per-step N --unit UNIT/s"
+    return f". To count what {'a' if way.counts == 'step' else 'an'} {way.counts} holds over all devices: {_SIZE}"
 
 
 def _test(command: Command, devices: int) -> list[str]:
@@ -408,9 +379,9 @@ def _test(command: Command, devices: int) -> list[str]:
     from pytest_tfperf.hardware.discovery import discover  # here, because it imports NVML
 
     marker = "gpu" if discover().gpus else "cpu"
-    words = ["sys.executable" if word == sys.executable else _literal(word) for word in command.words]
-    reads = [f"{name}={_literal(value)}" for name, value in _options(command.reads).items()]
-    arguments = [f"[{', '.join(words)}]", f"name={_literal(command.name)}", f"unit={_literal(command.unit)}"]
+    words = ["sys.executable" if word == sys.executable else _quoted(word) for word in command.words]
+    reads = [f"{name}={_quoted(value)}" for name, value in _options(command.reads).items()]
+    arguments = [f"[{', '.join(words)}]", f"name={_quoted(command.name)}", f"unit={_quoted(command.unit)}"]
     arguments += [f"examples_per_step={command.examples_per_step}"] if command.examples_per_step else []
     arguments += [f"reads=Reads({', '.join(reads)})"] if reads else []
     arguments += ["terminal=True"] if command.terminal else []
@@ -427,23 +398,19 @@ def _test(command: Command, devices: int) -> list[str]:
     ]
 
 
-def _literal(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False) if text.isprintable() else repr(text)
-
-
 def _name_of(argv: Sequence[str]) -> str:
     """A name for the program, which keys its baseline: its script's or module's."""
-    words = argv[1:]
-    scripts = [Path(word).stem for word in words if word.endswith(".py")]
-    modules = [module.rpartition(".")[2] for option, module in pairwise(words) if option == "-m"]
-    name = next(iter([*scripts, *modules, Path(argv[0]).stem]))
+    scripts = [Path(word).stem for word in argv[1:] if word.endswith(".py")]
+    modules = [module.rpartition(".")[2] for option, module in pairwise(argv) if option == "-m"]
+    name = [*scripts, *modules, Path(argv[0]).stem][0]
     return name if re.fullmatch(r"[A-Za-z0-9][\w.-]{0,99}", name, re.ASCII) else "my-program"
 
 
 def _first(texts: Iterable[str]) -> list[str]:
     shown = list(texts)
-    more = len(shown) - _SHOWN_LINES
-    return [*shown[:_SHOWN_LINES], *([f"          ... and {more} more"] if more > 0 else [])]
+    if len(shown) > _SHOWN_LINES:
+        shown[_SHOWN_LINES:] = [f"          ... and {len(shown) - _SHOWN_LINES} more"]
+    return shown
 
 
 def _cut(line: str) -> str:

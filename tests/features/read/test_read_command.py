@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.console import output
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.features.read.command import Printed, Steps
+from pytest_tfperf.features.read.command import Printed
 from tests.helpers.expected import SameTexts
 
 TRAINS = "import sys, time\nfor _ in range(10**6): time.sleep(0.005); sys.audit('tfperf.step', 32)"
@@ -68,7 +69,6 @@ def test_a_python_without_a_probe_is_read_and_told_how_it_is_measured(capsys: py
 
 
 def played(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], printed: Printed, *options: str) -> str:
-    printed.why = "" if printed.steps else "the program took no step that can be seen in 20 s"
     monkeypatch.setattr(Printed, "by", lambda *_: printed)
     status = cli.main(["read", *options, "--", "python", "train.py", "--epochs=1"])
     return f"{capsys.readouterr().out}exit status {status}"
@@ -79,31 +79,36 @@ def lines(form: str) -> list[tuple[float, bytes]]:
     return [(0.5 * n, f"{form.format(n * 50, n % 3)}\n".encode()) for n in range(1, 31)]
 
 
-def steps(holds: str = "a step holds a batch of the DataLoader, 32 examples", unit: str = "examples") -> Steps:
+def trained(unit: str = "examples") -> Run:
     """100 steps a second."""
-    size = 1 if unit == "steps" else 32
-    run = Run(
-        windows=tuple(Window(10, 0.1 + n % 3 / 1000 - 0.001) for n in range(30)), examples_per_step=size, unit=unit
-    )
-    return Steps(f"PyTorch's optimizer; {holds}", run)
+    windows = tuple(Window(10, 0.1 + n % 3 / 1000 - 0.001) for n in range(30))
+    return Run(windows=windows, examples_per_step=1 if unit == "steps" else 32, unit=unit)
 
 
 def test_what_is_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, same_texts: SameTexts
 ) -> None:
-    alone = steps("steps are counted, because no DataLoader of PyTorch gave its batches", "steps")
-    cases = {
-        "steps, and nothing is printed": (Printed([], steps=steps()), ()),
-        "steps, and both printed rates agree": (Printed(lines("step {} fps: 320{}.5"), steps=steps()), ()),
-        "steps, and a printed rate differs": (Printed(lines("update {} throughput: 640{}.5"), steps=steps()), ()),
-        "steps alone, beside a rate in examples": (Printed(lines("step {} fps: 320{}.5"), steps=alone), ()),
-        "steps, and a stated rate": (Printed(lines("{} at 320{}.5"), steps=steps()), (r"--pattern=at (?P<rate>.+)",)),
-        "no steps": (Printed(lines("step {} fps: 320{}.5")), ("--devices=2",)),
+    by_steps: Any = {
+        "run": trained(),
+        "how": "PyTorch's optimizer; a step holds a batch of the DataLoader, 32 examples",
+    }
+    alone: Any = {
+        "run": trained("steps"),
+        "how": "PyTorch's optimizer; steps are counted, because no DataLoader gave batches",
+    }
+    none: Any = {"how": "the program took no step that can be seen in 20 s"}
+    cases: dict[str, tuple[Printed, tuple[str, ...]]] = {
+        "steps, and nothing is printed": (Printed([], **by_steps), ()),
+        "steps, and a printed rate agrees": (Printed(lines("step {} rate: 320{}.5 samples/s"), **by_steps), ()),
+        "steps, and a printed rate differs": (Printed(lines("update {} throughput: 640{}.5"), **by_steps), ()),
+        "steps alone, beside a rate in examples": (Printed(lines("step {} fps: 320{}.5"), **alone), ()),
+        "steps, and a stated rate": (Printed(lines("{} at 320{}.5"), **by_steps), (r"--pattern=at (?P<rate>.+)",)),
+        "no steps": (Printed(lines("step {} fps: 320{}.5"), **none), ("--devices=2",)),
         "no steps, and a stated counter": (
-            Printed(lines("step {} fps: 320{}.5")),
+            Printed(lines("step {} fps: 320{}.5"), **none),
             (r"--pattern=step (?P<step>\d+)", "--examples-per-step=32", "--unit=images/s", "--devices=2"),
         ),
-        "nothing to read, and it still ran": (Printed([(1.0, b"compiling\n")], is_whole=False), ()),
+        "nothing to read, and it still ran": (Printed([(1.0, b"compiling\n")], is_whole=False, **none), ()),
     }
     shown = {name: played(monkeypatch, capsys, printed, *options) for name, (printed, options) in cases.items()}
     same_texts("read", shown)
