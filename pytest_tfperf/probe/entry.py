@@ -43,11 +43,17 @@ class _Process:
         self._address = address
         self._seen = seen
         self._probe: Any = None
+        self._is_broken = False
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Take an audit event: `sys.audit("tfperf.step", examples, value)` ends a step."""
-        if event == STEP:
+        if event != STEP or self._is_broken:
+            return
+        try:
             self.probe.told(arguments)
+        except Exception as error:  # such as a program that may no longer read our files
+            self._is_broken = True
+            self.say(f"ended {error!r}")
 
     @property
     def probe(self) -> Any:

@@ -23,6 +23,7 @@ _FIRST_STEPS = 3  # of one source, before it counts
 _PATIENT_STEPS = 8  # of an optimizer: others may have several of its steps in one of theirs
 _PATIENT_SECONDS = 10.0
 _MOST_BATCHES = 4096  # of a step, that are noted
+_LARGER_STEPS = 8  # in a row: more than a GradScaler skips but in its first steps
 _MOST_EXAMPLES = 2**53
 _LOOKED_AHEAD = 2  # batches, beyond those of a step, that a loop may fetch before it trains on them
 
@@ -116,9 +117,9 @@ class Probe:
         if examples is None and steps == 1:
             examples = held
         if examples is not None:
-            examples = int(examples)
-            if not 0 <= examples <= _MOST_EXAMPLES:
-                self._end("a step told a number of examples that can't be true")
+            told, examples = examples, int(examples)
+            if float(told) != examples or not 0 <= examples <= _MOST_EXAMPLES:
+                self._end(f"a step told {str(told)[:40]} examples, which is no number of them")
                 return
         if examples is None or self._examples is None:
             self._examples = None
@@ -293,8 +294,11 @@ class Probe:
         return None if reader is None else reader()
 
     def _synchronise(self) -> None:
-        for wait in self.hooks:
-            wait()
+        try:
+            for wait in self.hooks:
+                wait()
+        except Exception as error:
+            self._end(f"its device can't be waited for: {error!r}")
 
     @property
     def value(self) -> Any:
@@ -344,6 +348,8 @@ class Loading:
         self._short = 0  # batches in a row that hold less than their loader says
         self.usual: int | None = None  # batches in a step; None until steps have shown it, 0 for none
         self._first: list[dict[Any, int]] = []  # batches of each source before each of the first steps
+        self._ahead = 0  # the fewest batches that were left after a step that fetched some
+        self._larger = 0  # steps in a row that hold more batches than usual
         self._foreign_steps = 0  # in a row, each after batches of a source that is not trained on
         self._foreign.clear()
 
@@ -388,9 +394,12 @@ class Loading:
         if not self.usual:
             return None
         sizes = [self._sizes.popleft() for _ in range(min(self.usual, len(self._sizes)))]
-        while len(self._sizes) > _LOOKED_AHEAD * self.usual:
-            self._sizes.popleft()
-            self.skipped += 1
+        if since:
+            self._ahead = min(self._ahead, len(self._sizes))
+        self._drop(_LOOKED_AHEAD * self.usual)
+        self._larger = self._larger + 1 if sum(since.values()) > self.usual else 0
+        if self._larger >= _LARGER_STEPS:
+            self.doubt = f"its steps hold more batches now than at first, {self.usual}"
         if self.doubt or None in sizes:
             return None
         self._of_last = [size for size in sizes if size is not None]
@@ -409,8 +418,8 @@ class Loading:
         counts = [sum(n for source, n in batches.items() if source in often or not often) for batches in first]
         self.usual = sorted(counts)[len(counts) // 2]
         ahead = sum(counts) - len(counts) * self.usual
-        kept = self.usual + (ahead if 0 < ahead <= _LOOKED_AHEAD * self.usual else 0)
-        while len(self._sizes) > kept:
+        self._ahead = ahead if 0 < ahead <= _LOOKED_AHEAD * self.usual else 0
+        while len(self._sizes) > self.usual + self._ahead:
             self._sizes.popleft()
         if len(self.trained) > 1:
             self.doubt = f"a step takes batches of {len(self.trained)} DataLoaders"
@@ -424,13 +433,20 @@ class Loading:
             self._foreign_steps += 1
             if self._foreign_steps >= _FIRST_STEPS:
                 self.restart()
-        elif len(self._sizes) < self.usual:  # no evaluation, before which the step's own batches were fetched
+        elif self._ahead < self.usual:  # no evaluation, before which the step's own batches were fetched
             if len(self.trained) > 1:
                 self.restart()
             else:  # a new loader, as some programs make for each epoch
                 self.trained = {self._last}
+                self._drop(max(0, self.usual - len(self._foreign)))
                 self._sizes.extend(self._foreign)
         self._foreign.clear()
+
+    def _drop(self, most: int) -> None:
+        """Keep so many of the last batches that were fetched; no step followed the others."""
+        while len(self._sizes) > most:
+            self._sizes.popleft()
+            self.skipped += 1
 
     def _is_split(self, ranks: int) -> bool:
         shards = [self.loaders[source].shards for source in self.trained if source in self.loaders]

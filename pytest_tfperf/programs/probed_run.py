@@ -459,6 +459,8 @@ class ProbedRun(TrainingRun):
 
 
 def _two(program: _Program, pids: Sequence[int]) -> MeasurementError:
+    if pids[-1] in pids[:-1]:
+        return program.run.failure(f"the program (pid {pids[-1]}) started itself anew while it trained", THREE_WAYS)
     return program.run.failure(
         f"{len(pids)} processes train (pids {', '.join(map(str, pids))}), and nothing says that they do so together",
         "measure a program that trains once; ranks are known by torch.distributed, RANK and WORLD_SIZE, or mpirun",

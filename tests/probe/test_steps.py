@@ -285,6 +285,15 @@ def test_batches_without_a_step_are_skipped_and_not_counted(training: Training) 
     assert training.driver.total("skipped") == 20 - 15 - 2  # two may have been fetched ahead
 
 
+def test_steps_that_come_to_hold_more_batches_are_in_doubt(training: Training) -> None:
+    training.loader("train")
+    training.warm_up()
+    for _ in range(8):
+        training.fetch(times=4)
+        training.step()
+    assert training.driver.windows[-1]["doubt"] == "its steps hold more batches now than at first, 1"
+
+
 def test_batches_whose_size_is_not_known_make_a_step_unknown(training: Training) -> None:
     for _ in range(10):
         training.fetch(size=None)
@@ -393,7 +402,7 @@ def test_a_value_that_is_no_number_is_no_loss(training: Training, value: Any, lo
     assert [window["loss"] for window in training.driver.windows] == [loss, loss]
 
 
-@pytest.mark.parametrize("examples", ["many", -1, float("nan"), float("inf"), 10**400, [8]])
+@pytest.mark.parametrize("examples", ["many", -1, 6.5, float("nan"), float("inf"), 10**400, [8]])
 def test_examples_that_are_no_number_end_the_measurement_and_not_the_program(training: Training, examples: Any) -> None:
     for _ in range(5):
         training.probe.told((8, None))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -16,11 +19,14 @@ import pytest
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.errors import MeasurementError, UserCodeFailed
+from pytest_tfperf.probe import entry, frameworks, link, steps
+from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs import probed_run
 from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.probed_run import ProbedRun
 from pytest_tfperf.workers.launcher import PreparedCommand
-from tests.helpers.patience import PATIENCE_SECONDS, is_gone, wait_for
+from pytest_tfperf.workers.wire import Listener
+from tests.helpers.patience import PATIENCE_SECONDS, is_gone, running, wait_for
 
 Start = Callable[..., ProbedRun]
 
@@ -46,6 +52,17 @@ def prepared(folder: Path, argv: Sequence[str], command: dict[str, Any], env: di
     )
 
 
+def started(made: PreparedCommand, figures: FigureLines | None = None, slowdown: float = 0.0) -> ProbedRun:
+    return probed_run.start(
+        made,
+        made.command,
+        slowdown=slowdown,
+        figures=figures or FigureLines([]),
+        phase=lambda _: None,
+        notice=lambda _: None,
+    )
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     runs: list[ProbedRun] = []
@@ -62,14 +79,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         file = tmp_path / "program.py"
         file.write_text(dedent(LOOP) + dedent(program))
         made = prepared(tmp_path, argv or [sys.executable, *options, str(file)], command, env or {})
-        run = probed_run.start(
-            made,
-            made.command,
-            slowdown=slowdown,
-            figures=FigureLines(figures),
-            phase=lambda _: None,
-            notice=lambda _: None,
-        )
+        run = started(made, FigureLines(figures), slowdown)
         runs.append(run)
         return run
 
@@ -78,10 +88,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         run.close()
 
 
-def windows(run: ProbedRun, number: int = 3, steps: int = 5) -> list[Any]:
+def windows(run: ProbedRun, number: int = 3, size: int = 5) -> list[Any]:
     found = []
     for _ in range(number):
-        run.request(steps)
+        run.request(size)
         found.append(run.receive())
     return found
 
@@ -269,7 +279,7 @@ def test_a_program_that_ends_early_says_after_how_many_steps(
     run = start(program)
     windows(run, 1)
     with pytest.raises(kind) as raised:
-        windows(run, 1, steps=100)
+        windows(run, 1, size=100)
     assert raised.value.fact.startswith(fact)
     assert raised.value.fact.endswith("after 8 steps")
 
@@ -342,6 +352,57 @@ def test_a_program_whose_driver_is_gone_goes_on_until_it_ends(start: Start, tmp_
     windows(run, 1)
     run._ranks[0].channel.close()
     assert wait_for((tmp_path / "ended").exists)
+
+
+def test_a_program_that_is_held_ends_with_a_killed_driver(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(dedent(LOOP) + "train()")
+    driver = f"""
+        import sys, time
+        from pathlib import Path
+        from tests.programs import test_probed_run as tests
+        folder = Path({str(tmp_path)!r})
+        made = tests.prepared(folder, [sys.executable, str(folder / "program.py")], {{}}, {{}})
+        run = tests.started(made)
+        run.request(5)
+        run.receive()
+        print(run.pids[0], flush=True)
+        time.sleep(600)
+    """
+    with running(dedent(driver), cwd=Path(__file__).parents[2]) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        process.kill()
+        assert wait_for(lambda: is_gone(pid))
+
+
+@pytest.mark.parametrize("answers", ["nothing", "the greeting", "the job"])
+def test_a_driver_that_answers_no_more_lets_the_program_go_on(tmp_path: Path, answers: str) -> None:
+    listener = Listener()
+    host, port, key = listener.address.rsplit(":", 2)
+    hook = HookFolder(tmp_path)
+    hook.add(entry, "begin", host, int(port), key, str(tmp_path / "seen"), beside=(steps, link, frameworks))
+    for file in (tmp_path / "hook").glob("*.py"):  # a driver has ten seconds
+        file.write_text(file.read_text().replace("= 10.0", "= 0.2").replace("receive(10.0)", "receive(0.2)"))
+    program = [sys.executable, "-c", dedent(LOOP) + "train(20); print('whole')"]
+    with (
+        ExitStack() as undo,
+        subprocess.Popen(program, env=hook.environment(os.environ), stdout=subprocess.PIPE, text=True) as process,
+    ):
+        undo.callback(listener.close)
+        if answers != "nothing":
+            channel, _ = listener.greet(PATIENCE_SECONDS)
+            undo.callback(channel.close)
+            if "job" in answers:
+                channel.send({"slowdown": 0.0, "hold_seconds": 0.2})
+        assert process.communicate(timeout=PATIENCE_SECONDS)[0] == "whole\n"
+    assert "\tended Gone: timed out" in (tmp_path / "seen").read_text()
+
+
+def test_steps_that_a_program_tells_late_are_named(start_torch: Start) -> None:
+    run = start_torch("epoch(loader)\nwhile True: epoch(loader); train(1)")
+    with pytest.raises(MeasurementError) as raised:
+        windows(run, 50)
+    assert raised.value.fact == "the program tells its steps from step 193 on, after PyTorch's optimizer"
 
 
 # Processes
@@ -535,3 +596,162 @@ def test_a_stranger_at_the_drivers_port_does_not_disturb(start: Start) -> None:
         train()
     """)
     assert windows(run)[0].steps == 5
+
+
+# Other Pythons
+
+
+def python(version: str) -> str:
+    """A Python of this version; pyenv's commands on PATH run only where it was told to use that one."""
+    found = shutil.which(f"python{version}") or ""
+    if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
+        return found
+    kept = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python"))
+    return str(kept[-1]) if kept else pytest.skip(f"this machine has no Python {version}")
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.12", "3.13", "3.14"])
+def test_a_python_without_our_package_tells_its_steps(start: Start, tmp_path: Path, version: str) -> None:
+    run = start("train()", argv=[python(version), str(tmp_path / "program.py")])
+    assert run.environment["python"].startswith(f"{version}.")
+    assert [(window.steps, window.examples) for window in windows(run)] == [(5, 40)] * 3
+
+
+def test_a_python_that_is_too_old_runs_as_without_the_probe(start: Start, tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match=r"^the program exited with status 5 before a step could be seen"):
+        start("sys.exit(5)", argv=[python("3.7"), str(tmp_path / "program.py")])
+
+
+# A stand-in for PyTorch, with the names that the probe takes hold of; the real one is in test_probed_frameworks.py.
+
+OPTIMIZER = """
+before, after = [], []
+register_optimizer_step_pre_hook, register_optimizer_step_post_hook = before.append, after.append
+class Optimizer:
+    inner = None
+    def step(self):
+        for hook in before:
+            hook(self, (), {})
+        if self.inner is not None:
+            self.inner.step()
+        for hook in after:
+            hook(self, (), {})
+"""
+LOADER = """
+import itertools, torch
+class DataLoader:
+    batch_sampler, sampler, num_workers, prefetch_factor = None, None, 0, None
+    def __init__(self, batch_size=8, rows=None, number=100):
+        self.batch_size, self.number, self.rows, self.dataset = batch_size, number, rows or batch_size, []
+    def __iter__(self):
+        return _BaseDataLoaderIter(self)
+class _BaseDataLoaderIter:
+    def __init__(self, loader):
+        self.batches = iter([[torch.Tensor(loader.rows)]] * loader.number)
+    def __iter__(self):
+        return self
+    def __next__(self):
+        return next(self.batches)
+"""
+TORCH = """
+__version__ = "2.0"
+class Tensor:
+    def __init__(self, rows):
+        self.shape = rows, 4
+    def dim(self):
+        return len(self.shape)
+"""
+TRAINS = """
+import itertools
+from torch.optim.optimizer import Optimizer
+from torch.utils.data.dataloader import DataLoader
+loader, optimizer, other = DataLoader(), Optimizer(), Optimizer()
+def epoch(loader, of_a_step=1, optimizer=optimizer):
+    for number, batch in enumerate(loader, 1):
+        time.sleep(0.001)
+        if number % of_a_step == 0:
+            optimizer.step()
+"""
+
+
+@pytest.fixture
+def start_torch(start: Start, tmp_path: Path) -> Start:
+    for name, text in [("torch", TORCH), ("torch/optim", ""), ("torch/utils", ""), ("torch/utils/data", "")]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(text)
+    (tmp_path / "torch/optim/optimizer.py").write_text(OPTIMIZER)
+    (tmp_path / "torch/utils/data/dataloader.py").write_text(LOADER)
+    return lambda program, **more: start(TRAINS + dedent(program), **more)
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.13"])
+def test_pytorch_is_followed_in_any_python(start_torch: Start, tmp_path: Path, version: str) -> None:
+    run = start_torch("while True: epoch(loader)", argv=[python(version), str(tmp_path / "program.py")])
+    assert (run.examples_per_step, run.note, run.environment["torch"]) == (8, "", "2.0")
+    assert [window.examples for window in windows(run)] == [40] * 3
+
+
+def test_accumulated_batches_of_pytorch_are_of_one_step(start_torch: Start) -> None:
+    run = start_torch("while True: epoch(loader, 4)")
+    assert run.examples_per_step == 32
+
+
+def test_an_optimizer_around_another_takes_one_step(start_torch: Start) -> None:
+    run = start_torch("optimizer.inner = other\nwhile True: epoch(loader)")
+    assert windows(run)[0].examples == 40
+
+
+def test_of_two_optimizers_the_first_counts(start_torch: Start) -> None:
+    run = start_torch("""
+        while True:
+            for _ in loader:
+                time.sleep(0.001)
+                optimizer.step()
+                other.step()
+                other.step()
+    """)
+    assert windows(run)[0].examples == 40
+
+
+def test_an_optimizer_that_is_made_anew_is_followed(start_torch: Start) -> None:
+    run = start_torch("""
+        del optimizer
+        epoch.__defaults__ = 1, None
+        while True:
+            epoch(DataLoader(number=12), optimizer=Optimizer())
+    """)
+    assert [window.examples for window in windows(run, 5, 10)] == [80] * 5
+
+
+def test_evaluation_on_the_training_data_is_not_timed(start_torch: Start) -> None:
+    run = start_torch("""
+        while True:
+            epoch(loader)
+            evaluation = DataLoader(number=100)
+            evaluation.dataset = loader.dataset
+            for _ in evaluation:
+                time.sleep(0.001)
+    """)
+    windows(run, 1, 200)
+    paused = run._windows[-1].paused_seconds
+    assert paused >= 100 * 0.001
+    assert windows(run, 1, 200)[0].examples == 1600
+
+
+def test_graphs_in_a_batch_are_not_taken_for_examples(start_torch: Start) -> None:
+    run = start_torch("while True: epoch(DataLoader(batch_size=10, rows=70))")
+    assert run.note == (
+        "steps are counted, because its batches hold 70 examples, and its loader says 10: give examples_per_step="
+    )
+
+
+def test_batches_that_change_their_kind_while_they_are_counted_are_refused(start_torch: Start) -> None:
+    run = start_torch("epoch(loader)\nepoch(DataLoader(batch_size=10, rows=70))")
+    with pytest.raises(MeasurementError, match="its batches hold 70 examples, and its loader says 10"):
+        windows(run, 20, 10)
+
+
+def test_a_pytorch_without_hooks_of_all_optimizers_is_told(start_torch: Start, tmp_path: Path) -> None:
+    (tmp_path / "torch/optim/optimizer.py").write_text("class Optimizer: pass  # as before 2.0")
+    with pytest.raises(MeasurementError, match=r"failed torch\.optim\.optimizer can't be followed: AttributeError"):
+        start_torch("")
