@@ -35,11 +35,11 @@ PLAYED_TRAINING: Final = ROOT / "tests" / "helpers" / "played_training"
 TRIES: Final = 3
 
 LIMITS: Final = {
-    "spine, lines": 33_000,
+    "spine, lines": 34_600,
     "spine, files": 190,
-    "package, lines": 47_000,
+    "package, lines": 48_600,
     "package, files": 290,
-    "package, classes": 350,
+    "package, classes": 365,
     "passing check, files": 58,
     "passing check, functions": 560,
     "session of one test, files": 84,

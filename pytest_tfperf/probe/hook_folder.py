@@ -42,9 +42,10 @@ class HookFolder:
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The program's variables, with a PYTHONPATH by which its Pythons find the hook first."""
-        folder, before = str(self._folder), environment.get("PYTHONPATH", "").split(os.pathsep)
-        paths = [folder, *(path for path in before if path and path != folder)]
-        return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
+        folder, before = str(self._folder), environment.get("PYTHONPATH", "")
+        if folder in before.split(os.pathsep):
+            return dict(environment)
+        return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, [folder, before]))}
 
     def _write(self, name: str, text: str) -> None:
         path = self._folder / f"{name}.py"

@@ -206,7 +206,7 @@ def test_what_is_no_name_is_refused(played_project: Project) -> None:
         "test_it[lines]": "error",
         "test_it[number]": "error",
     }
-    assert "test_it.py:17: name=' padded' of nets:tiny-b1-replicated-device: give it as a line" in finished.text
+    assert "test_it.py:21: name=' padded' of nets:tiny-b1-replicated-device: give it as a line" in finished.text
 
 
 # Software and machine as a whole
