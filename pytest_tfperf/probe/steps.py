@@ -120,9 +120,9 @@ class Probe:
         if examples is None and steps == 1:
             examples = held
         if examples is not None:
-            examples = int(examples)
-            if not 0 <= examples <= _MOST_EXAMPLES:
-                self._end("a step told a number of examples that can't be true")
+            told, examples = examples, int(examples)
+            if float(told) != examples or not 0 <= examples <= _MOST_EXAMPLES:
+                self._end(f"a step told {str(told)[:40]} examples, which is no number of them")
                 return
         if examples is None or self._examples is None:
             self._examples = None

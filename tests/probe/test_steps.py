@@ -402,7 +402,7 @@ def test_a_value_that_is_no_number_is_no_loss(training: Training, value: Any, lo
     assert [window["loss"] for window in training.driver.windows] == [loss, loss]
 
 
-@pytest.mark.parametrize("examples", ["many", -1, float("nan"), float("inf"), 10**400, [8]])
+@pytest.mark.parametrize("examples", ["many", -1, 6.5, float("nan"), float("inf"), 10**400, [8]])
 def test_examples_that_are_no_number_end_the_measurement_and_not_the_program(training: Training, examples: Any) -> None:
     for _ in range(5):
         training.probe.told((8, None))
