@@ -448,11 +448,10 @@ class ProbedRun(TrainingRun):
             if (ready := super()._wait(waiting, 0.0)) or not left:
                 return ready
             poll = select.poll()
-            for file in [
-                *(worker.channel for worker in waiting),
-                *([] if self._program.has_ended else [self._program.run]),
-            ]:
-                poll.register(file, select.POLLIN)
+            for worker in waiting:
+                poll.register(worker.channel, select.POLLIN)
+            if not self._program.has_ended:
+                poll.register(self._program.run, select.POLLIN)
             poll.poll(min(left, _GREET_SECONDS) * 1000)
 
     def _refuse_others(self) -> None:
