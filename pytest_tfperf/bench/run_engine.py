@@ -203,6 +203,9 @@ class RunEngine:
             as `run`.
         """
         sides = {"a": a, "b": b}
+        for side in (a, b):
+            if isinstance(side.workload, Workload):
+                self._job(side, plan)  # so that no worker is started if one of them can't be trained
         training: dict[str, TrainingRun] = {}
         devices = _devices(a)
         before = self._guard.before(devices.gpu_uuids) if self._sampled else None

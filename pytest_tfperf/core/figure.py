@@ -440,7 +440,7 @@ def require_fixed_places(figures: Iterable[Figure]) -> None:
             raise WorkloadError(
                 f"{figure.name}: {way} reads up to the end, and the program is ended as soon as its rate is known, at "
                 "another step in each run",
-                next_step="Give reads=Reads(until_end=True) to read it to its end, "
+                next_step="Give until_end=True in Reads(...) to read it to its end, "
                 f"Figure({figure.name!r}, at_step=N, ...) for the value at step N, or takes='first'",
             )
 

@@ -163,8 +163,7 @@ def in_keras_fit(module: Any, probe: Any) -> None:
         result = end(self, batch, logs)
         steps = batch - first[0] + 1  # `steps_per_execution`
         adapter = getattr(sys._getframe(1).f_locals.get("epoch_iterator"), "data_adapter", None)
-        size = getattr(adapter, "batch_size", None)
-        probe.step(source, steps, size * steps if size else None, logs.get("loss") if logs else None)
+        probe.step(source, steps, _of_keras(adapter, steps, batch), logs.get("loss") if logs else None)
         return result
 
     kind.on_train_batch_begin, kind.on_train_batch_end = on_train_batch_begin, on_train_batch_end
@@ -173,6 +172,16 @@ def in_keras_fit(module: Any, probe: Any) -> None:
         setattr(kind, name, _before(getattr(kind, name), probe.pause))
     for name in ("on_epoch_begin", "on_test_end"):
         setattr(kind, name, _after(getattr(kind, name), probe.resume))
+
+
+def _of_keras(adapter: Any, steps: int, last: int) -> int | None:
+    """The examples of so many steps up to this batch of an epoch; None where Keras does not know its batch size."""
+    size = getattr(adapter, "batch_size", None)
+    if not size:
+        return None
+    partial = getattr(adapter, "partial_batch_size", None)
+    is_partial = bool(partial) and last + 1 == getattr(adapter, "num_batches", None)
+    return int(size * steps - (size - partial if is_partial else 0))
 
 
 def _before(method: Callable[..., Any], call: Callable[[], None]) -> Callable[..., Any]:

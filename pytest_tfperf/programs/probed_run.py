@@ -43,6 +43,7 @@ from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Refuse
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 
 _WAY = {steps.EXPLICIT: "told-steps", steps.KERAS: "keras-steps", steps.OPTIMIZER: "optimizer-steps"}
+_PARTS_OF_EXAMPLES = ("tokens", "words", "frames", "pixels", "bytes")  # of which one may hold many
 _COUNTS = (COMPILATIONS, RECOMPILES, GRAPH_BREAKS)
 _FIRST_STEP_SECONDS = 300.0
 _GREET_SECONDS = 0.2  # between two looks for callers
@@ -361,12 +362,15 @@ class ProbedRun(TrainingRun):
         first, given = ready[0], self._command.examples_per_step
         known = [each.examples_per_step for each in ready]
         unit, examples = self._command.counted, float(given or 0)
+        is_told = first.source == steps.EXPLICIT
         if unit == STEPS and given is None:
             examples = 1.0
-        elif given is None and None not in known:
+        elif given is None and None not in known and (is_told or unit not in _PARTS_OF_EXAMPLES):
             examples = math.fsum(each or 0.0 for each in known)
         elif given is None:
             why = first.counted or "nothing tells the examples of a step"
+            if None not in known:
+                why = f"batches tell their examples, and not their {unit}"
             self.note = f"steps are counted, because {why}: give examples_per_step="
             unit, examples = STEPS, 1.0
         self._counts_examples = given is None and unit != STEPS

@@ -33,6 +33,7 @@ STARTS = {
 CONNECTS = {
     "features/cluster/engines/ray.py": "Ray cluster",
     "features/cluster/nodes.py": "its host name is looked up",
+    "probe/link.py": "the session, on this machine",
     "stores/history_database.py": "a team's PostgreSQL server",
     "training/horovod.py": "TensorFlow and Horovod, between ranks",
     "training/server.py": "the session, for workers on this machine",

@@ -228,8 +228,9 @@ class Printed:
 
 def _by_steps(command: Command, printed: Printed, run: Run, devices: int) -> Command:
     """Show the steps, and what the program prints beside them; returns the command that is measured by them."""
-    also = "" if run.unit == STEPS else f", {_steps_per_sec(run):,.6g} steps/s"
-    clock = f"{run_value(run).examples_per_sec:,.6g} {run.unit}/s{also}"
+    rate = run_value(run).examples_per_sec
+    also = "" if run.unit == STEPS else f", {rate / _examples_per_sec(run) * _steps_per_sec(run):,.6g} steps/s"
+    clock = f"{rate:,.6g} {run.unit}/s{also}"
     lines = [f"steps     by {printed.how}", f"clock     {clock}, in {len(run.windows)} windows"]
     lines += [_beside(way, run) for way in _proposed(command, printed, devices)]
     if run.unit == STEPS and command.counted != STEPS:
@@ -242,17 +243,19 @@ def _steps_per_sec(run: Run) -> float:
     return sum(window.steps for window in run.windows) / math.fsum(window.seconds for window in run.windows)
 
 
+def _examples_per_sec(run: Run) -> float:
+    """All examples over all seconds, as programs print it: `run_value` leaves out the fastest and slowest windows."""
+    return sum(map(run.examples, run.windows)) / math.fsum(window.seconds for window in run.windows)
+
+
 def _beside(way: _Way, run: Run) -> str:
     """A printed rate, and whether it agrees with the clock."""
-    text, unit = f"printed   {_worded(way)}", way.command.counted
-    if unit not in (STEPS, run.unit) and not {unit, run.unit} <= _EXAMPLES:
-        return (
-            text if way.counts else f"{text}: a step would hold {way.units_per_sec / _steps_per_sec(run):,.4g} {unit}"
-        )
-    ratio = way.units_per_sec / (_steps_per_sec(run) if unit == STEPS else run_value(run).examples_per_sec)
-    if abs(ratio - 1) <= _SAME:
-        return f"{text}: agrees with the clock"
-    return f"{text}: differs, {percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} than by the clock"
+    text, unit, steps = f"printed   {_worded(way)}", way.command.counted, _steps_per_sec(run)
+    if unit in (STEPS, run.unit) or {unit, run.unit} <= _EXAMPLES:
+        ratio = way.units_per_sec / (steps if unit == STEPS else _examples_per_sec(run))
+        more = f"differs, {percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} than by the clock"
+        return f"{text}: {'agrees with the clock' if abs(ratio - 1) <= _SAME else more}"
+    return text if way.counts else f"{text}: a step would hold {way.units_per_sec / steps:,.4g} {unit}"
 
 
 def _as_stated(command: Command, printed: Printed, given: argparse.Namespace) -> Command | None:
