@@ -84,7 +84,8 @@ class Probe:
     def told(self, arguments: tuple[Any, ...]) -> None:
         """Take the program's own event: at most its examples, and a value such as the loss."""
         examples, value = (*arguments, None, None)[:2]
-        if type(value) is not float and hasattr(value, "detach"):  # a loss of PyTorch would keep the step's whole graph in memory
+        # A loss of PyTorch would keep the step's whole graph in memory.
+        if type(value) is not float and hasattr(value, "detach"):
             value = value.detach()
         self.step(EXPLICIT, examples=examples, value=value)
 
