@@ -22,6 +22,7 @@ _RANKING = (EXPLICIT, KERAS, OPTIMIZER)
 _FIRST_STEPS = 3  # of one source, before it counts
 _PATIENT_STEPS = 8  # of an optimizer: others may have several of its steps in one of theirs
 _PATIENT_SECONDS = 10.0
+_FEW_OTHERS, _MANY_OTHERS = 20, 1000  # steps of other optimizers in a row; a GAN's critic takes five
 _MOST_BATCHES = 4096  # of a step, that are noted
 _LARGER_STEPS = 8  # in a row: more than a GradScaler skips but in its first steps
 _MOST_EXAMPLES = 2**53
@@ -57,6 +58,7 @@ class Probe:
         self._seen: dict[str, int] = {}
         self._first_at: dict[str, float] = {}  # the end of each source's first step
         self._thread: int | None = None
+        self._others_in_a_row = 0
         self._value: Any = None
         self._slowdown, self._hold_seconds = 0.0, 60.0
         self._total = 0
@@ -82,12 +84,14 @@ class Probe:
     def told(self, arguments: tuple[Any, ...]) -> None:
         """Take the program's own event: at most its examples, and a value such as the loss."""
         examples, value = (*arguments, None, None)[:2]
-        if hasattr(value, "detach"):  # a loss of PyTorch would keep the step's whole graph in memory
+        # A loss of PyTorch would keep the step's whole graph in memory.
+        if type(value) is not float and hasattr(value, "detach"):
             value = value.detach()
         self.step(EXPLICIT, examples=examples, value=value)
 
     def step(self, source: str, steps: int = 1, examples: Any = None, value: Any = None) -> None:
         """A training step has ended, or several that ran as one; the program never fails for it."""
+        self._others_in_a_row = 0
         try:
             if source is self.source or self._counts(source):
                 self._count(steps, examples, value)
@@ -131,6 +135,12 @@ class Probe:
     def other_step(self) -> None:
         """Another optimizer than the one that counts has taken a step."""
         self._others += 1
+        self._others_in_a_row += 1
+        if self.source is None and self._others_in_a_row >= _FEW_OTHERS:
+            self.optimizer = None  # it took a few steps before the training
+            self._seen.pop(OPTIMIZER, None)
+        elif self._others_in_a_row >= _MANY_OTHERS and self.source is OPTIMIZER:
+            self._end("the optimizer whose steps were counted takes none any more, and another does")
 
     def fetching(self, source: Any) -> None:
         """A batch is about to be fetched."""

@@ -159,6 +159,10 @@ class CommandRun:
         """The pid of its supervisor, whose only child is the program at first."""
         return self._process.pid
 
+    def fileno(self) -> int:
+        """For `select`: its output."""
+        return self._output.fileno()
+
     def read(self, seconds: float) -> bytes | None:
         """See `Program.read`."""
         deadline = time.monotonic() + max(0.0, seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import select
 import shutil
 import statistics
 import time
@@ -46,7 +47,7 @@ _PARTS_OF_EXAMPLES = ("tokens", "words", "frames", "pixels", "bytes")  # of whic
 _COUNTS = (COMPILATIONS, RECOMPILES, GRAPH_BREAKS)
 _FIRST_STEP_SECONDS = 300.0
 _GREET_SECONDS = 0.2  # between two looks for callers
-_DRAIN_SECONDS = 0.02  # between two looks at its output, whose pipe must not be full meanwhile
+_DRAIN_SECONDS = 0.02  # between two looks at its output until it trains
 _END_SECONDS = 20.0  # in which a program ends after its probe's connection has
 _MOST_READS = 64
 _NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
@@ -448,8 +449,14 @@ class ProbedRun(TrainingRun):
             self._program.drain()
             self._refuse_others()
             left = max(0.0, deadline - time.monotonic())
-            if (ready := super()._wait(waiting, min(left, _DRAIN_SECONDS))) or not left:
+            if (ready := super()._wait(waiting, 0.0)) or not left:
                 return ready
+            poll = select.poll()
+            for worker in waiting:
+                poll.register(worker.channel, select.POLLIN)
+            if not self._program.has_ended:
+                poll.register(self._program.run, select.POLLIN)
+            poll.poll(min(left, _GREET_SECONDS) * 1000)
 
     def _refuse_others(self) -> None:
         if time.monotonic() < self._looks_for_others_at:

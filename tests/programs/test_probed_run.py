@@ -713,6 +713,20 @@ def test_of_two_optimizers_the_first_counts(start_torch: Start) -> None:
     assert windows(run)[0].examples == 40
 
 
+def test_an_optimizer_of_a_warm_up_does_not_count(start_torch: Start) -> None:
+    run = start_torch("other.step(); other.step()\nwhile True: epoch(loader)")
+    assert windows(run)[0].examples == 40
+
+
+def test_a_second_phase_with_another_optimizer_is_told(start_torch: Start) -> None:
+    run = start_torch("epoch(loader)\nwhile True: epoch(loader, optimizer=other)")
+    with pytest.raises(MeasurementError) as raised:
+        windows(run, 50)
+    assert raised.value.fact.endswith(
+        "and still runs: the optimizer whose steps were counted takes none any more, and another does"
+    )
+
+
 def test_an_optimizer_that_is_made_anew_is_followed(start_torch: Start) -> None:
     run = start_torch("""
         del optimizer
