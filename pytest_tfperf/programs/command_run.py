@@ -123,7 +123,7 @@ class CommandRun:
     def _start(self, prepared: PreparedCommand) -> None:
         command = prepared.command
         argv, folder = command.words, Path(command.cwd)
-        _require_program(argv[0], folder, command.env.get("PATH", os.defpath))
+        require_program(argv[0], folder, command.env.get("PATH", os.defpath))
         python, *supervisor = Interpreter(sys.executable).command("pytest_tfperf.programs.supervisor")
         with worded(prepared.log, "written", "Correct the permissions of its folder", kind=MeasurementError):
             self._log = BoundedLog(prepared.log)
@@ -276,7 +276,7 @@ def _terminal() -> tuple[int, int]:
     return reading_end, writing_end
 
 
-def _require_program(program: str, folder: Path, path: str) -> None:
+def require_program(program: str, folder: Path, path: str) -> None:
     """Refuse a program that can't be run, with better advice than the operating system's error."""
     name = program if "/" not in program else str(folder / program)
     if shutil.which(name, path=path) is not None:

@@ -31,6 +31,7 @@ from pytest_tfperf.errors import Hung, MeasurementError, NoStep, TfperfError, wo
 from pytest_tfperf.features.read.proposals import proposals
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs import probed_run
+from pytest_tfperf.programs.command_run import require_program
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS, CommandWindows
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.own_formats import FigureLines
@@ -90,6 +91,7 @@ def _run(given: argparse.Namespace) -> int:
     if given.write is not None and given.write.exists():
         raise TfperfError(f"{given.write} exists, and is not overwritten", next_step="Name another file, or remove it")
     argv = [sys.executable if given.command[0] in ("python", "python3") else given.command[0], *given.command[1:]]
+    require_program(argv[0], Path.cwd(), os.environ.get("PATH", os.defpath))
     stated = {each.name: value for each in fields(Reads) if (value := getattr(given, each.name, None))}
     command = Command(
         argv,
