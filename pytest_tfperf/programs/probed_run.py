@@ -51,6 +51,7 @@ _DRAIN_SECONDS = 0.02  # between two looks at its output until it trains
 _END_SECONDS = 20.0  # in which a program ends after its probe's connection has
 _MOST_READS = 64
 _NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
+_LEAST_OTHER_WORK, _MANY_STEPS, _LEAST_WINDOWS = 1.0, 10, 5
 _MOST_RANKS = 1024
 _MOST = 2**53  # examples, steps, seconds
 _MOST_BYTES = 64 * 1024  # of a probe's message
@@ -404,8 +405,25 @@ class ProbedRun(TrainingRun):
             rank.taken += first.steps
         self._program.drain()  # what it printed in the window's steps
         self._program.steps += first.steps
+        self._note_other_work(first, seconds)
         self._windows.append(first)
         return Window(first.steps, seconds, first.loss, examples)
+
+    def _note_other_work(self, window: _Counted, seconds: float) -> None:
+        """Note a step in which the program also did something else, which no batch of another loader shows.
+
+        Then the mean over windows counts, which leaves the longest ones out, and not all examples over all seconds.
+        """
+        if len(self._windows) < _LEAST_WINDOWS:
+            return
+        usual = statistics.median(other.seconds / other.steps for other in self._windows)
+        more = seconds - window.input_seconds - window.steps * usual
+        if more > max(_LEAST_OTHER_WORK, _MANY_STEPS * usual):
+            self.fetches = False
+            self.note = (
+                f"up to step {self._program.steps:,} one took about {more:.3g} s longer than the others' {usual:.3g} s: "
+                "the program did something else, such as sampling or a checkpoint, or the machine did; it is left out"
+            )
 
     def figures(self, names: Sequence[str]) -> Mapping[str, OfRank]:
         """The figures that the probe reads, and those that the driver times."""

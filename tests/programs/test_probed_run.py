@@ -157,6 +157,13 @@ def test_it_waits_between_two_windows(start: Start) -> None:
     assert printed(run).count("step") >= before + 5
 
 
+def test_a_step_in_which_it_did_something_else_is_named(start: Start) -> None:
+    run = start("train(40); time.sleep(2.5); train()")
+    windows(run, number=12)
+    assert "the program did something else, such as sampling or a checkpoint" in run.note
+    assert not run.fetches
+
+
 def test_a_figure_of_its_lines_is_read_meanwhile(start: Start) -> None:
     run = start("print('accuracy: 0.75', flush=True); train()")
     assert shows(run, "accuracy: 0.75")
