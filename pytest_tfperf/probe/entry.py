@@ -5,6 +5,7 @@ Any Python from 3.8 runs this file, without this package. Until a framework is i
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 from typing import Any
@@ -43,6 +44,7 @@ class _Process:
         self._address = address
         self._seen = seen
         self._probe: Any = None
+        self._lock = _thread.RLock()
         self._is_broken = False
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -58,7 +60,8 @@ class _Process:
     @property
     def probe(self) -> Any:
         if self._probe is None:
-            self._probe = _part("tfperf_steps").Probe(self._address, self.say)
+            with self._lock:  # two threads may tell the first step
+                self._probe = self._probe or _part("tfperf_steps").Probe(self._address, self.say)
         return self._probe
 
     def after_import(self, name: str, module: Any) -> None:
@@ -84,7 +87,7 @@ class _Process:
 
 
 def _part(name: str) -> Any:
-    return sys.modules.get(name) or sys.modules["sitecustomize_of_tfperf"].load(name)
+    return sys.modules["sitecustomize_of_tfperf"].load(name)
 
 
 class _Finder:

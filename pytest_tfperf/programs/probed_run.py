@@ -421,7 +421,7 @@ class ProbedRun(TrainingRun):
         if more > max(_LEAST_OTHER_WORK, _MANY_STEPS * usual):
             self.fetches = False
             self.note = (
-                f"up to step {self._program.steps:,} one took about {more:.3g} s longer than the others' {usual:.3g} s: "
+                f"up to step {self._program.steps:,} one took about {more:.3g} s more than the usual {usual:.3g} s: "
                 "the program did something else, such as sampling or a checkpoint, or the machine did; it is left out"
             )
 
