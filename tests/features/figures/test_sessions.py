@@ -21,7 +21,7 @@ PROGRAM = """
     import itertools, json, time
     for step in itertools.count(1):
         time.sleep(0.05)
-        print(json.dumps({"rate": 100.0, "loss": 1 / step, "eval": {"loss": 2.5}}), flush=True)
+        print(json.dumps({"rate": 100.0 + step % 2, "loss": 1 / step, "eval": {"loss": 2.5}}), flush=True)
 """
 TESTS = """
     import sys
