@@ -59,12 +59,13 @@ one() {
   mkdir -p "$WORK/t"
   cat >"$loop" <<TEST
 import sys, pytest
-from pytest_tfperf import Command
+from pytest_tfperf import Command, Reads
 
 @pytest.mark.gpu
 def test_loop(throughput, gpu_topology):
     command = [sys.executable, "$ROOT/tools/gpu_loop.py", "$seconds"]
-    program = Command(command, name="loop", unit="images/s")
+    reads = Reads(pattern=r"throughput: (?P<rate>[\d.]+) images/s")
+    program = Command(command, name="loop", unit="images/s", reads=reads)
     throughput.check(program, on=gpu_topology.take(1), steps=8, also=["peak_memory"])
 TEST
   local session="$PYTEST -p no:cacheprovider -q --tfperf-dir=$WORK/history -o tfperf_busy=1 test_loop.py" at="cd $WORK/t"

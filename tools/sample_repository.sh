@@ -27,15 +27,14 @@ def on(gpu_topology):
     return gpu_topology.take(1)
 PYTHON
 cat > train.py <<'PYTHON'
+import sys
 import time
 
 SECONDS = 0.015
 
 while True:
-    began = time.perf_counter()
-    for _ in range(10):
-        time.sleep(SECONDS)
-    print(f"throughput: {10 / (time.perf_counter() - began):.2f} examples/s", flush=True)
+    time.sleep(SECONDS)
+    sys.audit("tfperf.step", 1)
 PYTHON
 git add train.py perf_tests
 git commit --quiet --message "A program and the test of its speed"
