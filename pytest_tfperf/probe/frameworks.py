@@ -40,32 +40,37 @@ def in_torch_optim(module: Any, probe: Any) -> None:
         else:
             probe.other_step()
 
-    hooks = [before, after]
-    _HOOKS.extend(hooks)
-    _untraced(hooks)
-    module.register_optimizer_step_pre_hook(before)
-    module.register_optimizer_step_post_hook(after)
+    pairs = (
+        (module.register_optimizer_step_pre_hook, before),
+        (module.register_optimizer_step_post_hook, after),
+    )
+    handles = [register(hook) for register, hook in pairs]
+
+    def register_untraced() -> None:
+        disable = sys.modules["torch._dynamo"].disable
+        for handle in handles:
+            handle.remove()
+        handles[:] = [register(disable(hook)) for register, hook in pairs]
+
+    _UNTRACED.append(register_untraced)
+    if hasattr(sys.modules.get("torch._dynamo"), "disable"):
+        register_untraced()
     for name in ("recompiles", "compilations", "graph_breaks"):
         probe.counters.setdefault(name, lambda: 0)  # until torch.compile is used
     probe.hooks.append(_wait_for_cuda)
     probe.readers["peak_memory"] = _allocated
 
 
-_HOOKS: list[Any] = []  # functions of ours that run inside of the program's steps
-
-
-def _untraced(hooks: Any) -> None:
-    """Keep torch.compile from tracing our functions; it is told only once it was imported, because that is slow."""
-    if "torch._dynamo" in sys.modules:
-        for hook in hooks:
-            hook._torchdynamo_disable = True
+# Called once torch.compile may be used, to keep it from tracing our hooks: where a program compiles its optimizer's
+# step, it would compile other graphs than without the probe. Not earlier, because importing it is slow.
+_UNTRACED: list[Callable[[], None]] = []
 
 
 def in_dynamo(module: Any, probe: Any) -> None:
     """`torch._dynamo`: what torch.compile does, by counters that are not public."""
-    _untraced(_HOOKS)
+    for register in _UNTRACED:
+        register()
     counters = sys.modules["torch._dynamo.utils"].counters
-
     probe.counters["recompiles"] = lambda: int(counters["stats"].get("unique_graphs", 0))
     probe.counters["compilations"] = probe.counters["recompiles"]
     probe.counters["graph_breaks"] = lambda: int(sum(counters["graph_break"].values()))

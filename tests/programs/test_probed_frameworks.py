@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -42,14 +43,13 @@ def train(x, y):
 def start(tmp_path: Path) -> Iterator[Start]:
     runs: list[ProbedRun] = []
 
-    def start(text: str, *argv: str, **variables: str) -> ProbedRun:
+    def start(text: str, *argv: str, after: tuple[str, ...] = (), **variables: str) -> ProbedRun:
         file, scratch = tmp_path / "program.py", tmp_path / "scratch"
         file.write_text(text)
         scratch.mkdir()
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-        command = Command(
-            [sys.executable, *argv, str(file)], name="it", env={**os.environ, **quiet, **variables}, cwd=tmp_path
-        )
+        words = [sys.executable, *argv, str(file), *after]
+        command = Command(words, name="it", env={**os.environ, **quiet, **variables}, cwd=tmp_path)
         prepared = PreparedCommand(
             command=command, log=tmp_path / "log", silence_seconds=SESSION_SECONDS, facts={}, scratch=scratch
         )
@@ -68,7 +68,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def torch(start: Start) -> Start:
     if find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
-    return lambda program, *argv, **variables: start(TORCH + dedent(program), *argv, **variables)
+    return lambda program, *argv, **more: start(TORCH + dedent(program), *argv, **more)
 
 
 def examples(run: ProbedRun, windows: int = 3, steps: int = 10) -> list[int | None]:
@@ -92,6 +92,29 @@ def test_a_plain_loop_of_pytorch_counts_what_its_loader_gives(torch: Start) -> N
     assert (run.examples_per_step, run.note, run.fetches) == (10, "", True)
     assert run.environment["measured"] == "optimizer-steps"
     assert examples(run) == [100] * 3
+
+
+def test_a_compiled_step_is_compiled_as_without_the_probe(torch: Start, tmp_path: Path) -> None:
+    program = """
+        from torch._dynamo.utils import counters
+        step = torch.compile(train, backend="eager")
+        for _ in range(5):
+            step(torch.randn(4, 4), torch.zeros(4, dtype=torch.long))
+        open(sys.argv[1], "w").write(f"{counters['stats']['unique_graphs']} {counters['frames']['total']}")
+        while __name__ == "__main__" and sys.argv[2:] != ["alone"]:
+            train(torch.randn(4, 4), torch.zeros(4, dtype=torch.long))
+    """
+    found = []
+    for options in ((), ("alone",)):
+        file = tmp_path / f"frames {len(options)}"
+        if options:
+            subprocess.run([sys.executable, tmp_path / "program.py", file, *options], check=True)
+        else:
+            torch(program, after=(str(file),))
+        found.append([int(number) for number in file.read_text().split()])
+    (graphs, frames), (graphs_alone, frames_alone) = found
+    assert graphs == graphs_alone
+    assert frames <= frames_alone  # it had 18 more where the probe's functions were traced
 
 
 def test_a_partial_last_batch_and_a_new_loader_in_each_epoch(torch: Start) -> None:
