@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from statistics import median
 from typing import Final, Protocol
 
 from pytest_tfperf.core.disturbance import Disturbance
@@ -63,6 +64,12 @@ class StepParts:
     input: float  # it waits for batches
     compute: float  # from a batch to the step's end
     other: float  # from a step's end to the fetch of the next batch: logging, checkpoints
+
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> StepParts | None:
+        """The median of each part over runs; None where no run knows them."""
+        known = [asdict(run.step_parts) for run in runs if run.step_parts is not None]
+        return cls(**{name: median(parts[name] for parts in known) for name in known[0]}) if known else None
 
 
 @dataclass(frozen=True, slots=True)

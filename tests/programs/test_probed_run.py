@@ -21,7 +21,7 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.errors import MeasurementError, UserCodeFailed
 from pytest_tfperf.probe import entry, frameworks, link, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
-from pytest_tfperf.programs import probed_run
+from pytest_tfperf.programs import probed_program, probed_run
 from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.probed_run import ProbedRun
 from pytest_tfperf.workers.launcher import PreparedCommand
@@ -479,7 +479,7 @@ def test_a_program_that_starts_itself_anew_is_followed(start: Start) -> None:
 def test_a_program_that_starts_itself_anew_while_it_is_measured_is_told(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probed_run, "_END_SECONDS", 0.5)
+    monkeypatch.setattr(probed_program, "_END_SECONDS", 0.5)
     run = start("""
         if "again" not in sys.argv:
             train(20)
