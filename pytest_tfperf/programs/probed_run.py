@@ -148,7 +148,7 @@ class ProbedRun(TrainingRun):
             "replicas": len(ready),
             "steps": first.steps,
             "compile_seconds": max(0.0, first.first_step_at - self._program.began),
-            "fetches": first.fetches,
+            "fetches": True,  # data may be loaded where no loader is seen, so stalls in few windows must count
             "environment": first.environment,
         }
         return [answer] * len(ready)

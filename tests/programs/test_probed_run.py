@@ -157,6 +157,10 @@ def test_it_waits_between_two_windows(start: Start) -> None:
     assert printed(run).count("step") >= before + 5
 
 
+def test_stalls_count_although_no_loader_is_seen(start: Start) -> None:
+    assert start("train()").fetches  # so all examples are divided by all seconds
+
+
 def test_a_step_in_which_it_did_something_else_is_named(start: Start) -> None:
     run = start("train(40); time.sleep(2.5); train()")
     run.request(5)
