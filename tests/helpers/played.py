@@ -79,6 +79,10 @@ class PlayedRun:
         """Nothing tells the memory here."""
         return {"first_step": self.first_step} if "first_step" in names else {}
 
+    def printed(self) -> Mapping[str, OfRank]:
+        """It prints nothing."""
+        return {}
+
     def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
         self.asked_for_profile.append((matrix_products, multiply_adds))
         return self.profile
