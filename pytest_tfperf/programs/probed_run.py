@@ -39,6 +39,7 @@ from pytest_tfperf.programs.probed_program import (
     two,
     why_not_at_once,
 )
+from pytest_tfperf.reports.numbers import SMALLEST_SHOWN, counted, percent
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.training_run import OfRank, TrainingRun
 from pytest_tfperf.workers.wire import Listener, Silence
@@ -110,6 +111,17 @@ class ProbedRun(TrainingRun):
         between = math.fsum(window.between_seconds for window in timed) / steps
         whole = math.fsum(window.seconds for window in timed) / steps
         return StepParts(input=waited, compute=max(0.0, whole - waited - between), other=between)
+
+    def not_counted(self, windows: int) -> str:
+        """See `TrainingRun.not_counted`; of the first rank."""
+        timed = self._windows[-windows:] if windows else []
+        paused = math.fsum(window.paused_seconds for window in timed)
+        share = paused / (paused + math.fsum(window.seconds for window in timed)) if paused else 0.0
+        others, skipped = sum(window.others for window in timed), sum(window.skipped for window in timed)
+        texts = [f"{percent(share)} of the time, as in an evaluation"] if share >= SMALLEST_SHOWN else []
+        texts += [f"{counted(others, 'step')} of other optimizers"] if others else []
+        texts += [f"{skipped:,} of its batches, which no step followed"] if skipped else []
+        return "; ".join(texts)
 
     def _answers(self, kind: str) -> list[Any]:
         answers = super()._answers(kind)

@@ -763,6 +763,7 @@ def test_evaluation_on_the_training_data_is_not_timed(start_torch: Start) -> Non
     windows(run, 1, 200)
     paused = run._windows[-1].paused_seconds
     assert paused >= 100 * 0.001
+    assert run.not_counted(1).endswith(" % of the time, as in an evaluation")
     assert windows(run, 1, 200)[0].examples == 1600
 
 
