@@ -30,7 +30,7 @@ from typing import cast
 from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.command import Command, Reads
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.figure import COLD_CACHES, Figure, Source, built_in_of, figures_of
 from pytest_tfperf.core.run import Observer, Plan
@@ -54,11 +54,7 @@ WORKLOADS = (
     Workload(model="bert-tiny", batch_size=8),
     Workload(model="trivial", batch_size=32, trainer="keras"),
 )
-JAX_LINE = r"step \d+: (?P<milliseconds>[\d.]+) ms, loss (?P<loss>[\d.]+)"
-PROGRAMS = {
-    "train_pytorch.py": Reads(field="images_per_sec"),
-    "train_jax.py": Reads(pattern=JAX_LINE),
-}
+PROGRAMS = ("train_pytorch.py", "train_jax.py")
 
 
 @dataclass(frozen=True)
@@ -114,18 +110,11 @@ def subjects() -> Iterator[tuple[Workload | Command, Plan]]:
     plan = Plan(steps=5, also=figures_of(built_in_of(Source.WORKER), Source.WORKER))
     yield from ((workload, plan) for workload in WORKLOADS)
     folder = Path(__file__).resolve().parent.parent / "examples" / "own_script"
-    for name, reads in PROGRAMS.items():
+    of_programs = replace(plan, also=figures_of(("peak_memory", "first_step"), Source.PROBE))
+    for name in PROGRAMS:
         command = [sys.executable, name]
-        program = Command(
-            command,
-            name=name,
-            unit="images/s",
-            examples_per_step=64,
-            cwd=str(folder),
-            reads=reads,
-            env=COLD_CACHES,
-        )
-        yield program, replace(plan, warmup_steps=1, counts_readings=True)
+        program = Command(command, name=name, unit="images/s", examples_per_step=64, cwd=str(folder), env=COLD_CACHES)
+        yield program, of_programs
 
 
 def measure(runs: int, file: Path) -> None:

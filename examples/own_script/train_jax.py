@@ -1,7 +1,7 @@
-"""A loop of JAX, which prints how long its steps take."""
+"""A loop of JAX, which tells its steps."""
 
 import argparse
-import time
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ arguments = argparse.ArgumentParser()
 arguments.add_argument("--steps", type=int, default=1_000_000)
 given = arguments.parse_args()
 
-BATCH, EVERY = 64, 200
+BATCH = 64
 images = jax.random.normal(jax.random.key(0), (BATCH, 256))
 labels = jax.random.randint(jax.random.key(1), (BATCH,), 0, 10)
 weights = jnp.zeros((256, 10))
@@ -27,11 +27,8 @@ def train_step(weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     return weights - 0.01 * gradient, loss
 
 
-began = time.perf_counter()
 for step in range(1, given.steps + 1):
     weights, loss = train_step(weights)
-    if step % EVERY == 0:
-        value = float(loss)  # waits for the device
-        now = time.perf_counter()
-        print(f"step {step}: {1000 * (now - began) / EVERY:.4f} ms, loss {value:.3f}")
-        began = now
+    sys.audit("tfperf.step", BATCH, loss)  # a step's end, its examples and loss; nothing where no speed test listens
+    if step % 1000 == 0:
+        print(f"step {step}: loss {loss:.3f}")

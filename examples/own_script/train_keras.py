@@ -1,4 +1,4 @@
-"""Keras' `fit` as it is: its progress lines count the steps."""
+"""Keras' `fit` as it is."""
 
 import argparse
 

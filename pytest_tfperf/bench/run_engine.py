@@ -28,7 +28,6 @@ from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import MeasurementError, OneAtATime, OutOfMemory, TfperfError
 from pytest_tfperf.hardware import memory
 from pytest_tfperf.lines import Line
-from pytest_tfperf.programs import probed_run
 from pytest_tfperf.programs.beside import Beside
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.command_windows import CommandWindows
@@ -139,6 +138,8 @@ class RunEngine:
         command, topology = side.workload, side.topology
         if isinstance(command, Workload):
             return side.launcher.start(self._job(side, plan), self._observer.phase)
+        from pytest_tfperf.programs import probed_run  # a check of a workload imports nothing of the probe
+
         has_peak = any(figure.name == PEAK_MEMORY for figure in plan.also) and not topology.gpus
         prepared = side.launcher.prepare_command(command, _devices(side), topology.node_count)
         return probed_run.start(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.profile import Breakdown, Profile
-from pytest_tfperf.core.run import Pair, Run
+from pytest_tfperf.core.run import Pair, Run, StepParts
 from pytest_tfperf.core.speed_variables import FACT, each_apart, is_variable
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import LOSSES, NOTHING, Against, Outcome, Reason, Verdict, Wants, combined, worst
@@ -219,6 +219,9 @@ _UNSET_BY_DEFAULT = {"threads", "tf32", "injected_slowdown"}
 MATMUL = "matmul"
 """The name of the matmul rate among the facts that a row was recorded with: measured, so it differs in each session."""
 
+STEP_PARTS = "step_ms"
+"""The name of the parts of a program's step among these facts, as in "input:0.478,compute:0.655,other:0.442"."""
+
 MEASURED = "measured"
 """The name of the way in which a program was measured, among the facts of its runs: by its output, or by its steps."""
 
@@ -259,12 +262,25 @@ def recorded_with(baseline: Baseline) -> dict[str, str]:
     return dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
 
 
+def recorded_parts(baseline: Baseline) -> StepParts | None:
+    """Return the parts of a step when a row was recorded; None where it has none, or damaged ones."""
+    with suppress(ValueError, TypeError, KeyError):
+        parts = (part.split(":") for part in recorded_with(baseline)[STEP_PARTS].split(","))
+        return StepParts(**{name: float(milliseconds) / 1e3 for name, milliseconds in parts})
+    return None
+
+
+def parts_fact(parts: StepParts) -> str:
+    """Write the parts of a step as a row keeps them, in milliseconds."""
+    return ",".join(f"{name}:{1e3 * seconds:.3g}" for name, seconds in asdict(parts).items())
+
+
 def environment_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[EnvironmentChange]:
     """Return the changes between two environments, sorted by name.
 
     A version that only one of them has is left out; a setting or a variable that only one of them has is a change.
     """
-    names = (then.keys() & now.keys()) - {MATMUL, FACT}
+    names = (then.keys() & now.keys()) - {MATMUL, STEP_PARTS, FACT}
     if then:
         names |= (then.keys() ^ now.keys()) & _UNSET_BY_DEFAULT
     if FACT in then and FACT in now:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from statistics import median
 from typing import Final, Protocol
 
 from pytest_tfperf.core.disturbance import Disturbance
@@ -64,6 +65,12 @@ class StepParts:
     compute: float  # from a batch to the step's end
     other: float  # from a step's end to the fetch of the next batch: logging, checkpoints
 
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> StepParts | None:
+        """The median of each part over runs; None where no run knows them."""
+        known = [asdict(run.step_parts) for run in runs if run.step_parts is not None]
+        return cls(**{name: median(parts[name] for parts in known) for name in known[0]}) if known else None
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -79,6 +86,7 @@ class Run:
     # the worker's versions and options, "tensorflow" -> "2.21.0"
     environment: Mapping[str, str] = field(default_factory=dict)
     step_parts: StepParts | None = None  # of a user's program; None where its batches are not seen
+    not_counted: str = ""  # of a user's program: what it did beside the steps that count, in words; "" for nothing
     disturbance: Disturbance | None = None  # what disturbed the run; None for a good run
     log: str = ""  # the worker's log file, or the log that was replayed
     # clocks, load, temperature and the like during the run; None where nothing was sampled

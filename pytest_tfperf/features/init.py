@@ -123,11 +123,10 @@ def _new_files(root: Path, tests: str, ci: str, framework: Framework) -> Iterato
         "runner": "[self-hosted]    # one with a GPU" if is_for_gpu else "ubuntu-latest    # or a runner of your own",
         "framework": framework,
         "requirements": framework.requirements,
-        "step": STEPS.get(framework, ""),
     }
     is_keras = framework is Framework.KERAS
     files = {Path(tests) / "test_speed.py": TEST if is_keras else TEST_OF_PROGRAM}
-    files |= {Path(tests) / "speed_models.py": MODELS} if is_keras else {Path(tests) / "train.py": PROGRAM}
+    files |= {Path(tests) / "speed_models.py": MODELS} if is_keras else {Path(tests) / "train.py": PROGRAMS[framework]}
     files[Path("baselines") / "README.md"] = BASELINES
     beside = ci == "gitlab" and (root / _GITLAB).exists()
     if ci == "github":
@@ -208,58 +207,50 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf import Command, Reads
+from pytest_tfperf import Command
 
 PROGRAM = Path(__file__).with_name("train.py")
 
 
 @pytest.mark.{marker}
 def test_training_speed(throughput, gpu_topology):
-    """On {where}; replace train.py by a program of your own: `tfperf read` proposes how its output is read."""
-    reads = Reads(pattern="(?P<rate>[0-9.]+) images/s")
-    program = Command([sys.executable, PROGRAM], name="train", unit="images/s", reads=reads)
+    """On {where}; replace train.py by a program of your own: `tfperf read` shows how its steps are seen."""
+    program = Command([sys.executable, PROGRAM], name="train", unit="images/s")
     throughput.check(program, on=gpu_topology.take(1))
 '''
 
-PROGRAM = '''"""A small training with {framework}. The speed test starts it, and reads the lines that it prints."""
+PROGRAMS: Final = {
+    Framework.PYTORCH: '''"""A small training with PyTorch. The speed test times its optimizer's steps."""
 
 import itertools
-import time
 
-{step}
+import torch
+from torch.utils.data import DataLoader, TensorDataset
 
-
-began = time.perf_counter()
-for number in itertools.count(1):
-    loss = train_step()
-    if number % EVERY == 0:
-        value = float(loss)  # waits for the device
-        now = time.perf_counter()
-        print(f"step {{number}}: {{EVERY * BATCH / (now - began):.1f}} images/s, loss {{value:.3f}}", flush=True)
-        began = now
-'''
-
-STEPS: Final = {
-    Framework.PYTORCH: """import torch
-
-BATCH, EVERY = 64, 200
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-images, labels = torch.randn(BATCH, 256, device=device), torch.randint(10, (BATCH,), device=device)
+images, labels = torch.randn(6400, 256), torch.randint(10, (6400,))
+loader = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)
 
+for epoch in itertools.count(1):
+    for images, labels in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
+        loss.backward()
+        optimizer.step()
+    print(f"epoch {{epoch}}: loss {{loss.item():.3f}}", flush=True)
+''',
+    Framework.JAX: '''"""A small training with JAX. The speed test times its steps."""
 
-def train_step():
-    optimizer.zero_grad()
-    loss = torch.nn.functional.cross_entropy(model(images), labels)
-    loss.backward()
-    optimizer.step()
-    return loss""",
-    Framework.JAX: """import jax
+import itertools
+import sys
+
+import jax
 import jax.numpy as jnp
 
-BATCH, EVERY = 64, 200
+BATCH = 64
 images = jax.random.normal(jax.random.key(0), (BATCH, 256))
 labels = jax.random.randint(jax.random.key(1), (BATCH, 1), 0, 10)
 weights = jnp.zeros((256, 10))
@@ -270,18 +261,25 @@ def loss_of(weights):
 
 
 @jax.jit
-def updated(weights):
+def train_step(weights):
     loss, gradient = jax.value_and_grad(loss_of)(weights)
     return weights - 0.01 * gradient, loss
 
 
-def train_step():
-    global weights
-    weights, loss = updated(weights)
-    return loss""",
-    Framework.NONE: """import numpy
+for number in itertools.count(1):
+    weights, loss = train_step(weights)
+    sys.audit("tfperf.step", BATCH, loss)  # tells the speed test that a step of so many images ended; else does nothing
+    if number % 1000 == 0:
+        print(f"step {{number}}: loss {{loss:.3f}}", flush=True)
+''',
+    Framework.NONE: '''"""A small training with NumPy. The speed test times its steps."""
 
-BATCH, EVERY = 64, 200
+import itertools
+import sys
+
+import numpy
+
+BATCH = 64
 random = numpy.random.default_rng(0)
 images, labels = random.normal(size=(BATCH, 256)), random.integers(10, size=BATCH)
 weights, rows = numpy.zeros((256, 10)), numpy.arange(BATCH)
@@ -293,7 +291,15 @@ def train_step():
     loss = -numpy.log(odds[rows, labels]).mean()
     odds[rows, labels] -= 1
     weights[:] -= 0.01 / BATCH * images.T @ odds
-    return loss""",
+    return loss
+
+
+for number in itertools.count(1):
+    loss = train_step()
+    sys.audit("tfperf.step", BATCH, loss)  # tells the speed test that a step of so many images ended; else does nothing
+    if number % 1000 == 0:
+        print(f"step {{number}}: loss {{loss:.3f}}", flush=True)
+''',
 }
 
 BASELINES = """# Baselines

@@ -12,7 +12,8 @@ from typing import Any
 from pytest_tfperf.core.baseline import READ, Baseline, Key, Provenance
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.figure import LOSS, Figure, at_fixed_steps
-from pytest_tfperf.core.measurement import MATMUL, Measurement
+from pytest_tfperf.core.measurement import MATMUL, STEP_PARTS, Measurement, parts_fact
+from pytest_tfperf.core.run import StepParts
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want, Wants
 from pytest_tfperf.core.workload import Workload, shown_name
@@ -165,8 +166,9 @@ def baseline_of(measurement: Measurement) -> Baseline:
 
 def _row(measurement: Measurement, figure: str = "", **values: Any) -> Baseline:
     """Return the row of the throughput or of a figure, with the values that both have in common."""
-    matmul = matmul_rate(measurement.runs)
+    matmul, parts = matmul_rate(measurement.runs), StepParts.of(measurement.runs)
     facts = dict(measurement.environment) | ({} if matmul is None else {MATMUL: f"{matmul:.3g}"})
+    facts |= {} if parts is None or figure else {STEP_PARTS: parts_fact(parts)}
     return Baseline(
         **values,
         machine=measurement.machine,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
-import re
 import select
 import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import Any
 
 from pytest_tfperf.core.command import STEPS, Command
 from pytest_tfperf.core.figure import (
@@ -26,262 +23,33 @@ from pytest_tfperf.core.figure import (
     RECOMPILES,
 )
 from pytest_tfperf.core.measurement import MEASURED
-from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.run import StepParts, Window
-from pytest_tfperf.errors import Hung, MeasurementError, NoStep, OneAtATime, TfperfError, TrainingEnded
-from pytest_tfperf.lines import Line, shortened
+from pytest_tfperf.errors import MeasurementError, OneAtATime
 from pytest_tfperf.probe import entry, frameworks, link, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
-from pytest_tfperf.programs.reading import LineSplitter, Unreadable
-from pytest_tfperf.reports.numbers import counted, duration
+from pytest_tfperf.programs.own_formats import FigureLines
+from pytest_tfperf.programs.probe_messages import Counted, Figures, Hello, Ready
+from pytest_tfperf.programs.probed_program import (
+    THREE_WAYS,
+    Program,
+    Rank,
+    called,
+    require_probe,
+    two,
+    why_not_at_once,
+)
+from pytest_tfperf.reports.numbers import SMALLEST_SHOWN, counted, percent
 from pytest_tfperf.workers.launcher import PreparedCommand
-from pytest_tfperf.workers.processes import Process
 from pytest_tfperf.workers.training_run import OfRank, TrainingRun
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Refused, Silence
-from pytest_tfperf.workers.worker_run import Fault, WorkerRun
+from pytest_tfperf.workers.wire import Listener, Silence
+from pytest_tfperf.workers.worker_run import WorkerRun
 
 _WAY = {steps.EXPLICIT: "told-steps", steps.KERAS: "keras-steps", steps.OPTIMIZER: "optimizer-steps"}
 _PARTS_OF_EXAMPLES = ("tokens", "words", "frames", "pixels", "bytes")  # of which one may hold many
 _COUNTS = (COMPILATIONS, RECOMPILES, GRAPH_BREAKS)
-_FIRST_STEP_SECONDS = 300.0
 _GREET_SECONDS = 0.2  # between two looks for callers
-_DRAIN_SECONDS = 0.02  # between two looks at its output until it trains
-_END_SECONDS = 20.0  # in which a program ends after its probe's connection has
-_MOST_READS = 64
-_NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
 _LEAST_OTHER_WORK, _MANY_STEPS, _LEAST_WINDOWS = 1.0, 10, 5
-_MOST_RANKS = 1024
-_MOST = 2**53  # examples, steps, seconds
-_MOST_BYTES = 64 * 1024  # of a probe's message
-_MOST_HELD_SECONDS = 900.0  # a program that is held for longer goes on, unmeasured
-
-_ANSWERS = {"ready", "window", "figures"}
-T = TypeVar("T")
-
-THREE_WAYS = (
-    "tell each step by `sys.audit('tfperf.step', EXAMPLES)` at its end; or state what the program prints by "
-    "reads=Reads(...), with unit='images/s'; `tfperf read -- COMMAND` shows both"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Hello:
-    """How a probe calls."""
-
-    pid: int
-    rank: int
-    ranks: int
-
-    def __post_init__(self) -> None:
-        if not (0 < self.pid <= _MOST and 0 <= self.rank < self.ranks <= _MOST_RANKS):
-            raise TfperfError("a number can't be true")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
-    """What a probe tells when its process has taken some steps."""
-
-    source: str
-    steps: int  # that it has taken
-    examples_per_step: float | None
-    counted: str  # how examples are counted, or why not
-    fetches: bool
-    first_step_at: float  # by the clock of `time.perf_counter`
-    counts: Mapping[str, int]  # of compilations and the like, at the end of the first step
-    skips: int | None  # steps after a hold that are not timed; None where buffers are not known
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        _require_numbers(self.steps, self.examples_per_step, self.skips)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Figures:
-    values: Mapping[str, float | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Counted:
-    """A window as a probe tells it."""
-
-    steps: int
-    seconds: float
-    loss: float | None
-    examples: int | None
-    input_seconds: float
-    between_seconds: float
-    paused_seconds: float
-    skipped: int
-    others: int
-    doubt: str
-    counts: Mapping[str, int]
-
-    def __post_init__(self) -> None:
-        _require_numbers(
-            self.steps, self.seconds, self.examples, self.input_seconds, self.between_seconds, self.paused_seconds
-        )
-
-
-def _require_numbers(*numbers: float | None) -> None:
-    if not all(number is None or 0 <= number <= _MOST for number in numbers):
-        raise TfperfError("a number can't be true")
-
-
-class _Rank(WorkerRun):
-    """A process of the program that trains."""
-
-    def __init__(self, program: _Program, hello: _Hello) -> None:
-        self._program = program
-        self._pid = hello.pid
-        self.taken = 0
-        super().__init__(
-            Process(program.run.pid, lambda _: None, is_here=True, is_ended_here=False),
-            Path(program.run.log),
-            None,
-            {"slowdown": program.slowdown, "hold_seconds": _MOST_HELD_SECONDS},
-            python="",
-            on_cpus=True,
-            silence_seconds=program.run.silence_seconds,
-            name=f"rank {hello.rank} of {hello.ranks}" if hello.ranks > 1 else "the program",
-        )
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        return (self._pid,)
-
-    def poll(self) -> dict[str, Any] | None:
-        """See `WorkerRun.poll`; the program itself may write to its probe's connection."""
-        try:
-            message = self.channel.receive(0)
-        except Silence:
-            return None
-        except Refused as error:
-            raise self._program.broken(str(error)) from None
-        except ConnectionLost:
-            raise self.lost() from None
-        if not message.keys() <= _ANSWERS:
-            raise self._program.broken(f"it has sent {shortened(sorted(message), 60)}")
-        return message
-
-    def lost(self, seconds: float = 0) -> MeasurementError:  # noqa: ARG002  the program says how it ended
-        """The error for a process that has closed its connection."""
-        self.fault = Fault.LOST
-        return self._program.ended(self.taken)
-
-    def silent(self, seconds: float | None = None) -> Hung:
-        """The error for a process that takes no step any more."""
-        self.fault = Fault.SILENT
-        for_so_long = duration(self.silence_seconds if seconds is None else seconds)
-        return self._program.run.hung(f"{self.name} took no step for {for_so_long} after {counted(self.taken, 'step')}")
-
-
-class _Program:
-    """The running program: its output, which must be read all the time, and its processes that call.
-
-    Args:
-        figures: takes the lines that it prints, for figures that are read from them.
-        hear: takes these lines, too.
-    """
-
-    def __init__(
-        self, run: CommandRun, seen: Path, figures: FigureLines, slowdown: float, hear: Callable[[str], None]
-    ) -> None:
-        self.run = run
-        self.began = time.perf_counter()
-        self.slowdown = slowdown
-        self._seen = seen
-        self._splitter = LineSplitter()
-        self.figures = figures
-        self._hear = hear
-        self.has_ended = False
-        self.steps = 0  # that have ended, as far as the driver knows
-
-    def drain(self) -> None:
-        """Read what it has printed, or so much of it that the driver does other things too."""
-        for _ in range(_MOST_READS):
-            if self.has_ended or (data := self.run.read(0)) is None:
-                return
-            self.has_ended = data == b""
-            with self._failures():
-                for line in self._splitter.feed(data or b"\n"):  # the last one may lack its end
-                    self._hear(line)
-                    self.figures.take(line, steps=self.steps)
-
-    def printed(self) -> Mapping[str, FigureValue]:
-        """The figures that its lines gave."""
-        self.drain()
-        with self._failures():
-            self.figures.take("", steps=self.steps)
-            return self.figures.values()
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        """Turn a line that can't be read into a failure of the program, with the end of its output."""
-        try:
-            yield
-        except Unreadable as error:
-            raise self.run.failure(error.fact, error.next_step, *error.lines) from error
-
-    def seen(self) -> list[tuple[int, str]]:
-        """What its Pythons have told: the process, and what it saw."""
-        text = ""
-        with suppress(OSError):
-            text = self._seen.read_text("utf-8", "replace")
-        rows = (line.partition("\t") for line in text.splitlines())
-        return list(dict.fromkeys((int(pid), what) for pid, _, what in rows if pid.isdecimal()))
-
-    def why_not_measured(self) -> str:
-        """Why a probe has ended while its process goes on; "" where none has."""
-        return next((text.removeprefix("ended ") for _, text in self.seen() if text.startswith("ended ")), "")
-
-    def seen_in_words(self) -> str:
-        """What was seen, in words."""
-        what = [text for _, text in self.seen()]
-        imported = sorted({text.removeprefix("imported ") for text in what if text.startswith("imported ")})
-        took = sorted({text.removeprefix("step of ") for text in what if text.startswith("step of ")})
-        texts = [f"it imported {' and '.join(imported)}" if imported else "no framework was imported"]
-        if took and not self.why_not_measured():
-            texts.append(f"a step of {' and of '.join(took)} was seen, and too few followed")
-        texts += [text for text in what if text.startswith(("failed", "ended"))]
-        return "; ".join(texts)
-
-    def ended(self, taken: int) -> MeasurementError:
-        """The error for a program that has ended, or goes on without its probe."""
-        deadline = time.monotonic() + _END_SECONDS
-        while not (why := self.why_not_measured()) and not self.run.has_ended() and time.monotonic() < deadline:
-            self.drain()
-            time.sleep(_DRAIN_SECONDS)
-        after = f"after {counted(taken, 'step')}" if taken else "before its first window"
-        if "the program tells its steps" in why:
-            return self.run.failure(why, "tell them from the first step on")
-        if why or not self.run.has_ended():
-            text = f": {why}" if why else ", or started itself anew"
-            return self.run.failure(f"the program is no longer measured {after}, and still runs{text}", THREE_WAYS)
-        bad = self.run.ended_badly()
-        if bad:
-            return self.run.failure(f"the program {bad} {after}", "fix the cause that its output shows")
-        fact = f"the program ended {after}"
-        step = Line("let it train longer, or give fewer steps=", "next")
-        return TrainingEnded(fact, step, f"its log: {self.run.log}")
-
-    def checked(self, kind: type[T], answer: object) -> T:
-        """An answer of a probe as a dataclass."""
-        try:
-            return build(kind, answer, "its answer", newer=True)
-        except TfperfError as error:
-            raise self.broken(error.fact) from None
-
-    def broken(self, why: str) -> MeasurementError:
-        """The error for an answer that is none of a probe's."""
-        return self.run.failure(f"its probe can't be understood: {why}", "leave the probe's connection to it")
-
-    def no_step(self, waited: float) -> MeasurementError:
-        """The error for a program that takes no step that can be seen."""
-        fact = f"the program took no step that can be seen in {duration(waited)}: {self.seen_in_words()}"
-        step = f"{THREE_WAYS}; if its first step comes later, give first_within=SECONDS"
-        return self.run.failure(fact, step).of_type(NoStep)
 
 
 class ProbedRun(TrainingRun):
@@ -294,10 +62,10 @@ class ProbedRun(TrainingRun):
 
     def __init__(
         self,
-        program: _Program,
+        program: Program,
         listener: Listener,
         command: Command,
-        ranks: Sequence[_Rank],
+        ranks: Sequence[Rank],
         peak_memory: Callable[[], int | None] | None,
         end: Callable[[], None],
         started_as: Command,
@@ -306,8 +74,8 @@ class ProbedRun(TrainingRun):
         self._program, self._listener, self._command = program, listener, command
         self._peak_memory = peak_memory
         self._ranks = ranks
-        self._of_ready: list[_Ready] = []
-        self._windows: list[_Counted] = []
+        self._of_ready: list[Ready] = []
+        self._windows: list[Counted] = []
         self._looks_for_others_at = 0.0
         super().__init__(ranks, program.run.silence_seconds, end=end)
         ready = self._of_ready[0]
@@ -344,15 +112,26 @@ class ProbedRun(TrainingRun):
         whole = math.fsum(window.seconds for window in timed) / steps
         return StepParts(input=waited, compute=max(0.0, whole - waited - between), other=between)
 
+    def not_counted(self, windows: int) -> str:
+        """See `TrainingRun.not_counted`; of the first rank."""
+        timed = self._windows[-windows:] if windows else []
+        paused = math.fsum(window.paused_seconds for window in timed)
+        share = paused / (paused + math.fsum(window.seconds for window in timed)) if paused else 0.0
+        others, skipped = sum(window.others for window in timed), sum(window.skipped for window in timed)
+        texts = [f"{percent(share)} of the time, as in an evaluation"] if share >= SMALLEST_SHOWN else []
+        texts += [f"{counted(others, 'step')} of other optimizers"] if others else []
+        texts += [f"{skipped:,} of its batches, which no step followed"] if skipped else []
+        return "; ".join(texts)
+
     def _answers(self, kind: str) -> list[Any]:
         answers = super()._answers(kind)
         if kind == "ready":
-            return self._readied([self._program.checked(_Ready, answer) for answer in answers])
+            return self._readied([self._program.checked(Ready, answer) for answer in answers])
         if kind == "figures":
-            answers = [self._program.checked(_Figures, {"values": answer}).values for answer in answers]
+            answers = [self._program.checked(Figures, {"values": answer}).values for answer in answers]
         return answers
 
-    def _readied(self, ready: list[_Ready]) -> list[Any]:
+    def _readied(self, ready: list[Ready]) -> list[Any]:
         """The answers as a worker gives them."""
         if ready[0].source not in _WAY:
             raise self._program.run.failure(f"its probe told steps of {ready[0].source!r:.60}", THREE_WAYS)
@@ -381,13 +160,13 @@ class ProbedRun(TrainingRun):
             "replicas": len(ready),
             "steps": first.steps,
             "compile_seconds": max(0.0, first.first_step_at - self._program.began),
-            "fetches": first.fetches,
+            "fetches": True,  # data may be loaded where no loader is seen, so stalls in few windows must count
             "environment": first.environment,
         }
         return [answer] * len(ready)
 
     def _window(self, windows: Sequence[Mapping[str, Any]]) -> Window:
-        of_ranks = [self._program.checked(_Counted, window) for window in windows]
+        of_ranks = [self._program.checked(Counted, window) for window in windows]
         first = of_ranks[0]
         # The ranks train in step, so each one's windows add up to the same time; the sum of the longest would be more.
         seconds = statistics.fmean(window.seconds for window in of_ranks)
@@ -409,7 +188,7 @@ class ProbedRun(TrainingRun):
         self._windows.append(first)
         return Window(first.steps, seconds, first.loss, examples)
 
-    def _note_other_work(self, window: _Counted, seconds: float) -> None:
+    def _note_other_work(self, window: Counted, seconds: float) -> None:
         """Note a step in which the program also did something else, which no batch of another loader shows.
 
         Then the mean over windows counts, which leaves the longest ones out, and not all examples over all seconds.
@@ -484,16 +263,7 @@ class ProbedRun(TrainingRun):
             channel, hello = self._listener.greet(0.001)
             channel.close()
             pids = [rank.pids[0] for rank in self._ranks]
-            raise _two(self._program, [*pids, self._program.checked(_Hello, hello).pid])
-
-
-def _two(program: _Program, pids: Sequence[int]) -> MeasurementError:
-    if pids[-1] in pids[:-1]:
-        return program.run.failure(f"the program (pid {pids[-1]}) started itself anew while it trained", THREE_WAYS)
-    return program.run.failure(
-        f"{len(pids)} processes train (pids {', '.join(map(str, pids))}), and nothing says that they do so together",
-        "measure a program that trains once; ranks are known by torch.distributed, RANK and WORLD_SIZE, or mpirun",
-    )
+            raise two(self._program, [*pids, self._program.checked(Hello, hello).pid])
 
 
 def start(
@@ -548,116 +318,11 @@ def start(
         undo.enter_context(prepared.proof(run.pid))
         peak_memory = undo.enter_context(watch_memory(run.pid)) if watch_memory is not None else None
         phase("first step")
-        program = _Program(run, seen, figures, slowdown, hear)
-        ranks = _called(program, listener, command, notice, waits_on, undo)
-        for rank, _ in ranks:
-            undo.callback(rank.close)
-        for rank, channel in ranks:
-            channel.most_bytes = _MOST_BYTES
-            rank.adopt(channel, phase)
+        program = Program(run, seen, figures, slowdown, hear)
+        ranks = called(program, listener, command, notice, waits_on, phase, undo)
         end = undo.pop_all()
         try:
-            own = [rank for rank, _ in ranks]
-            return ProbedRun(program, listener, command, own, peak_memory, end.close, prepared.command)
+            return ProbedRun(program, listener, command, ranks, peak_memory, end.close, prepared.command)
         except BaseException:
             end.close()
             raise
-
-
-def _called(
-    program: _Program,
-    listener: Listener,
-    command: Command,
-    notice: Callable[[str], None],
-    waits_on: Callable[[str], bool] | None,
-    undo: ExitStack,
-) -> list[tuple[_Rank, Channel]]:
-    """The processes that train, by rank, with their channels."""
-    started = time.monotonic()
-    within = command.first_within or min(_FIRST_STEP_SECONDS, program.run.silence_seconds)
-    calls: dict[int, tuple[Channel, _Hello]] = {}
-    ranks = 1
-    while len(calls) < ranks:
-        program.drain()
-        waited = time.monotonic() - started
-        is_over = waits_on is not None and not waits_on(program.seen_in_words())
-        if (waited >= within or is_over) and not calls:
-            raise program.no_step(waited)
-        if waited >= within:
-            missing = sorted(set(range(ranks)) - calls.keys())
-            raise program.run.failure(
-                f"of {ranks} ranks {', '.join(map(str, missing))} took no step in {duration(waited)}", THREE_WAYS
-            )
-        if waited >= _NOTICE_SECONDS:
-            notice(f"it waits for the first step: {program.seen_in_words()}")
-        try:
-            channel, message = listener.greet(_DRAIN_SECONDS)
-        except Silence:
-            if program.has_ended:
-                raise _no_call(program) from None
-            if not calls and (why := program.why_not_measured()):
-                raise program.run.failure(f"the program can't be measured: {why}", THREE_WAYS) from None
-            continue
-        undo.callback(channel.close)
-        hello = program.checked(_Hello, message)
-        others = [other.pid for _, other in calls.values()]
-        if hello.rank in calls or (others and hello.ranks != ranks):
-            raise _two(program, [*others, hello.pid])
-        ranks = hello.ranks
-        calls[hello.rank] = channel, hello
-    return [(_Rank(program, hello), channel) for _, (channel, hello) in sorted(calls.items())]
-
-
-def _no_call(program: _Program) -> MeasurementError:
-    bad = program.run.ended_badly()
-    fact = f"the program {bad or 'ended'} before a step could be seen: {program.seen_in_words()}"
-    if bad:
-        return program.run.failure(fact, "fix the cause that its output shows")
-    return program.run.failure(fact, THREE_WAYS).of_type(NoStep)
-
-
-_WRITES = re.compile(r"-*\w*?(out|save|log|checkpoint|ckpt|result|run|work)\w*|-*\w*port", re.IGNORECASE)
-
-
-def why_not_at_once(a: Command, b: Command) -> str:
-    """Why two programs can't run at once without one writing what the other does; "" where nothing shows that."""
-    if Path(a.cwd).resolve() == Path(b.cwd).resolve():
-        return "both run in one folder, where each may write the files of the other"
-    ours = set(_named_values(a))
-    for name, value in _named_values(b):
-        if (name, value) in ours and _WRITES.fullmatch(name) and (value.startswith("/") or value.isdecimal()):
-            return f"both are given {name.lstrip('-')}={value}, where each may write what the other does"
-    return ""
-
-
-def _named_values(command: Command) -> Iterator[tuple[str, str]]:
-    """The options and variables of its own, each with its value."""
-    for word, following in zip(command.words, [*command.words[1:], ""], strict=True):
-        name, is_given, value = word.partition("=")
-        yield name, value if is_given else following
-    for name, value in command.env.items():
-        if os.environ.get(name) != value:
-            yield name, value
-
-
-def require_probe(command: Command) -> None:
-    """Refuse a Python that is told to ignore PYTHONPATH, or to import no `sitecustomize`."""
-    program, *words = command.words
-    if not Path(program).name.startswith("python"):
-        return
-    options = iter(words)
-    for option in options:
-        if not option.startswith("-") or option.startswith("--") or option == "-":
-            return
-        for letter in option[1:]:
-            if letter in "IES":
-                raise MeasurementError(
-                    f"{Path(program).name} {option} runs without the probe that tells a program's steps",
-                    next_step=f"Start it without -{letter}, or state what it prints: reads=Reads(...)",
-                )
-            if letter in "cm":
-                return
-            if letter in "WX":  # the rest is its value, or the next word
-                if option.endswith(letter):
-                    next(options, None)
-                break

@@ -12,10 +12,11 @@ from pytest_tfperf.core.measurement import (
     Measurement,
     changes_since,
     environment_changes,
+    recorded_parts,
 )
 from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand, recording_option
-from pytest_tfperf.core.run import Pair, Run
+from pytest_tfperf.core.run import Pair, Run, StepParts
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.verdict import BAD_NEWS, Consequence, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.core.workload import Workload, shown_name
@@ -23,7 +24,7 @@ from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.acknowledgement import lines_about_owner
 from pytest_tfperf.reports.invalid import ADVICE, advice_on_invalid, disturbance_fact, disturbed_pairs
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
-from pytest_tfperf.reports.run import breakdown_lines, parts_lines, telemetry_lines
+from pytest_tfperf.reports.run import breakdown_lines, not_counted_lines, parts_lines, telemetry_lines
 from pytest_tfperf.reports.verdict import (
     bad_figures,
     fact,
@@ -109,6 +110,7 @@ def throughput_lines(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         yield from _discarded(m)
     elif row is None:
         yield from breakdown_lines(m.breakdown, m.throughput)
+        yield from not_counted_lines(m.runs)
     else:
         if (id := m.workload.id) != shown_name(id, m.name):
             yield Line(f"{id}    (its key in files)", "workload")
@@ -117,7 +119,8 @@ def throughput_lines(m: Measurement, verdict: Verdict) -> Iterator[Line]:
             yield Line(f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session", "drift")
         yield from _discarded(m)
         yield from breakdown_lines(m.breakdown, m.throughput)
-        yield from parts_lines([pair.a for pair in m.pairs], [pair.b for pair in m.pairs] or m.runs)
+        yield from parts_lines(recorded_parts(row), StepParts.of(m.runs))
+        yield from not_counted_lines(m.runs)
         yield from profile_lines(m.profile)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
             yield Line(_detectable(verdict), "detectable")
@@ -144,7 +147,7 @@ def _of_both(b: Measurement, a: MeasuredSide) -> Iterator[Line]:
     if a.doubt:
         yield Line(a.doubt, "doubt")
     yield from _discarded(b)
-    yield from parts_lines([pair.a for pair in b.pairs], [pair.b for pair in b.pairs])
+    yield from parts_lines(StepParts.of(pair.a for pair in b.pairs), StepParts.of(pair.b for pair in b.pairs))
     for name, side in (("a", a), ("b", b)):
         for line in breakdown_lines(side.breakdown, side.throughput):
             yield Line(line.text, f"{name}'s {line.label}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 
 from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower
 from pytest_tfperf.core.run import Run, StepParts
@@ -45,27 +45,26 @@ def breakdown_lines(breakdown: Breakdown | None, throughput: Throughput) -> Iter
         yield Line(_slower(breakdown.slower, breakdown.device_data_examples_per_sec, unit), "slower")
 
 
-def parts_lines(then: Sequence[Run], now: Sequence[Run]) -> Iterator[Line]:
+def parts_lines(then: StepParts | None, now: StepParts | None) -> Iterator[Line]:
     """Yield a line about the parts of a program's step, and the one that grew most; none where they are not known."""
-    parts = [[run.step_parts for run in runs if run.step_parts is not None] for runs in (then, now)]
-    if not parts[1]:
+    if now is None:
         return
-    before, after = ({name: _median_part(side, name) for name in _PARTS} for side in parts)
-    if not parts[0]:
-        yield Line(", ".join(f"{name} {milliseconds(after[name])}" for name in _PARTS), "step")
+    after = asdict(now)
+    if then is None:
+        yield Line(", ".join(f"{name} {milliseconds(seconds)}" for name, seconds in after.items()), "step")
         return
-    grown = max(_PARTS, key=lambda name: after[name] - before[name])
-    texts = [f"{name} {milliseconds(before[name])} -> {milliseconds(after[name])}" for name in _PARTS]
+    before = asdict(then)
+    grown = max(after, key=lambda name: after[name] - before[name])
+    texts = [f"{name} {milliseconds(before[name])} -> {milliseconds(seconds)}" for name, seconds in after.items()]
     more = after[grown] - before[grown]
     end = f": {grown} takes {milliseconds(more)} longer" if more > 0 else ""
     yield Line(", ".join(texts) + end, "step")
 
 
-_PARTS = ("input", "compute", "other")
-
-
-def _median_part(parts: Sequence[StepParts], name: str) -> float:
-    return statistics.median(getattr(each, name) for each in parts) if parts else 0.0
+def not_counted_lines(runs: Sequence[Run]) -> Iterator[Line]:
+    """Yield a line about what a program did beside the steps that count."""
+    if text := next((run.not_counted for run in reversed(runs) if run.not_counted), ""):
+        yield Line(text, "not counted")
 
 
 def straggler_text(breakdown: Breakdown | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import Measurement, recorded_parts
 from pytest_tfperf.core.profile import Input, StepProfile
+from pytest_tfperf.core.run import StepParts
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Verdict, Want, Wants
 from pytest_tfperf.errors import MeasurementError
@@ -82,6 +83,22 @@ def test_the_row_keeps_the_matmul_rate_of_its_runs() -> None:
     profile = StepProfile(input=Input.RESIDENT, products_multiply_adds_per_sec=1.2345e11)
     made = row(CALM, environment={"tensorflow": "2.21.0"}, runs=(replace(run_at(1000.0), step_profile=profile),))
     assert made.environment == "matmul=1.23e+11 tensorflow=2.21.0"
+
+
+def test_the_row_keeps_the_parts_of_a_programs_step() -> None:
+    parts = StepParts(input=0.00047812, compute=0.655, other=0.0)
+    made = row(CALM, runs=(replace(run_at(1000.0), step_parts=parts),))
+    assert made.environment == "step_ms=input:0.478,compute:655,other:0"
+    then = recorded_parts(made)
+    assert then is not None
+    assert asdict(then) == pytest.approx({"input": 0.000478, "compute": 0.655, "other": 0.0})
+
+
+@pytest.mark.parametrize(
+    "fact", ["", "step_ms=", "step_ms=input:fast,compute:1,other:1", "step_ms=input:1", "step_ms=a:b:c"]
+)
+def test_a_row_without_whole_parts_tells_none(fact: str) -> None:
+    assert recorded_parts(replace(row(CALM), environment=fact)) is None
 
 
 @pytest.mark.parametrize(

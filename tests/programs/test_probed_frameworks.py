@@ -151,7 +151,7 @@ def test_a_gan_counts_its_first_optimizer(torch: Start) -> None:
                     other.step()
     """)
     assert examples(run) == [100] * 3
-    assert run._windows[-1].others == 20
+    assert run.not_counted(1) == "20 steps of other optimizers"
 
 
 def test_steps_that_a_grad_scaler_skips_are_no_steps(torch: Start) -> None:
@@ -166,7 +166,7 @@ def test_steps_that_a_grad_scaler_skips_are_no_steps(torch: Start) -> None:
                 scaler.update()
     """)
     assert examples(run, steps=8) == [80] * 3  # an epoch each
-    assert run._windows[-1].skipped == 2
+    assert "2 of its batches, which no step followed" in run.not_counted(1)
 
 
 def test_an_iterable_data_set_that_gives_whole_batches(torch: Start) -> None:

@@ -21,7 +21,7 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.errors import MeasurementError, UserCodeFailed
 from pytest_tfperf.probe import entry, frameworks, link, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
-from pytest_tfperf.programs import probed_run
+from pytest_tfperf.programs import probed_program, probed_run
 from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.probed_run import ProbedRun
 from pytest_tfperf.workers.launcher import PreparedCommand
@@ -155,6 +155,10 @@ def test_it_waits_between_two_windows(start: Start) -> None:
     assert printed(run).count("step") <= before + 1
     windows(run, 1)
     assert printed(run).count("step") >= before + 5
+
+
+def test_stalls_count_although_no_loader_is_seen(start: Start) -> None:
+    assert start("train()").fetches  # so all examples are divided by all seconds
 
 
 def test_a_step_in_which_it_did_something_else_is_named(start: Start) -> None:
@@ -479,7 +483,7 @@ def test_a_program_that_starts_itself_anew_is_followed(start: Start) -> None:
 def test_a_program_that_starts_itself_anew_while_it_is_measured_is_told(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probed_run, "_END_SECONDS", 0.5)
+    monkeypatch.setattr(probed_program, "_END_SECONDS", 0.5)
     run = start("""
         if "again" not in sys.argv:
             train(20)
@@ -759,6 +763,7 @@ def test_evaluation_on_the_training_data_is_not_timed(start_torch: Start) -> Non
     windows(run, 1, 200)
     paused = run._windows[-1].paused_seconds
     assert paused >= 100 * 0.001
+    assert run.not_counted(1).endswith(" % of the time, as in an evaluation")
     assert windows(run, 1, 200)[0].examples == 1600
 
 

@@ -17,6 +17,7 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Breakdown, Input, Slower
 from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.core.run import StepParts
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
@@ -114,6 +115,12 @@ MESSAGES = {
         reason=Reason.RUNS_DISAGREE,
         interval=(-0.19, -0.008),
         confirmed_change=-0.099,
+    ),
+    "the parts of a program's step": judged(
+        1402.0,
+        outcome=Outcome.REGRESSED,
+        baseline=replace(ROW, environment="step_ms=input:0.478,compute:0.655,other:0.442"),
+        more={"runs": (run(step_parts=StepParts(input=0.00048, compute=0.0012, other=0.000441)),)},
     ),
     "too noisy": judged(1402.0, outcome=Outcome.TOO_NOISY, reason=Reason.TOO_NOISY, threshold=0.31),
     "a single run": judged(1402.0, reason=Reason.SINGLE_RUN, **LESS),

@@ -180,6 +180,7 @@ def _rows(compared: SideComparison) -> Iterator[Mapping[str, str | None]]:
     for ratio in ratios:
         a, b = ratio.a, ratio.b
         has_own_change = common is not None and b.is_throughput
+        is_exact, is_finite = ratio.low == ratio.high, ratio.ratio < math.inf
         yield {
             "moved": ratio.movement.value,
             "machine": " -> ".join(dict.fromkeys((a.machine, b.machine))) if has_several_machines else None,
@@ -189,11 +190,11 @@ def _rows(compared: SideComparison) -> Iterator[Mapping[str, str | None]]:
             "a": _written(a),
             "b": _written(b),
             "unit": f"{b.unit}/s" if b.is_throughput else None,
-            "b / a": f"{ratio.ratio:.3f}",
-            "95 % CI": f"{ratio.low:.3f} to {ratio.high:.3f}",
-            "change": change(ratio.ratio - 1),
+            "b / a": f"{ratio.ratio:.3f}" if is_finite else None,
+            "95 % CI": None if is_exact else f"{ratio.low:.3f} to {ratio.high:.3f}",
+            "change": change(ratio.ratio - 1) if is_finite else None,
             "own change": change(ratio.ratio / (1 + (common or 0.0)) - 1) if has_own_change else None,
-            "noise": percent(ratio.noise),
+            "noise": None if is_exact else percent(ratio.noise),
         }
 
 

@@ -31,7 +31,7 @@ class FigureValue:
     key: Key
     figure: Figure
     unit: str
-    log_value: float  # natural logarithm of the value
+    log_value: float  # natural logarithm of the value; that of 0 is -inf
     runs: int  # number of fresh runs behind the value
     error: float = 0.0  # standard error of a run's logarithm from its windows; 0 if unknown
     noise: Noise | None = None  # noise between fresh runs and between sessions; None if unknown
@@ -67,7 +67,7 @@ class Ratio:
 
     a: FigureValue
     b: FigureValue
-    ratio: float  # b / a
+    ratio: float  # b / a; inf where only a is 0
     low: float  # of its 95 % confidence interval
     high: float
     noise: float  # the change in the same direction that noise explains beyond the common change, a positive fraction
@@ -107,15 +107,15 @@ _TAIL = 0.025  # of either end of a 95 % interval
 
 
 def values_of_measurements(measurements: Iterable[Measurement]) -> list[FigureValue]:
-    """Return the figures above 0 of the last valid measurement of each machine's workloads."""
+    """Return the figures from 0 of the last valid measurement of each machine's workloads."""
     latest = {(m.machine, m.key): m for m in measurements if m.is_valid}
     noise = _noise_of_runs([run.log_rate for run in m.throughput.runs] for m in latest.values())
     return [value for m in latest.values() for value in _values_of(m, noise)]
 
 
 def values_of_rows(rows: Iterable[Baseline]) -> list[FigureValue]:
-    """Return the baselines above 0, each with the noise that its machine's rows show."""
-    rows = [row for row in rows if row.value > 0]
+    """Return the baselines from 0, each with the noise that its machine's rows show."""
+    rows = [row for row in rows if row.value >= 0]
     alike: dict[tuple[str, str], list[Baseline]] = {}
     for row in rows:
         alike.setdefault((row.machine, row.key.figure), []).append(row)
@@ -124,7 +124,7 @@ def values_of_rows(rows: Iterable[Baseline]) -> list[FigureValue]:
             machine=row.machine,
             key=row.key,
             unit=row.unit,
-            log_value=math.log(row.value),
+            log_value=_log(row.value),
             runs=row.runs,
             noise=noise_of(row, alike[row.machine, row.key.figure]),
             environment=recorded_with(row),
@@ -169,6 +169,8 @@ def _ratio(
     a: FigureValue, b: FigureValue, drift: CommonDrift, expected_between_sessions: float, *, tests: int
 ) -> Ratio:
     """Compare a figure's values; `tests` comparisons share the false-alarm rate."""
+    if a.figure.is_count or b.figure.is_count or -math.inf in (a.log_value, b.log_value):
+        return _exact(a, b)
     learnt = [value.noise.between_sessions for value in (a, b) if value.noise and value.noise.between_sessions > 0]
     between_sessions = max(learnt, default=expected_between_sessions)
     variance = _variance(a) + _variance(b) + 2 * between_sessions**2
@@ -188,6 +190,13 @@ def _ratio(
         noise=abs(math.expm1(math.copysign(noise, own))),
         movement=movement if b.is_throughput else _movement_of_figure(movement, a, b),
     )
+
+
+def _exact(a: FigureValue, b: FigureValue) -> Ratio:
+    """Compare counts, which do not vary, or values of which one is 0, so that noise has no fraction."""
+    ratio = 1.0 if a.log_value == b.log_value else math.exp(b.log_value - a.log_value)
+    movement = Movement.NONE if ratio == 1 else _movement_of_figure(Movement.CHANGED, a, b)
+    return Ratio(a=a, b=b, ratio=ratio, low=ratio, high=ratio, noise=0.0, movement=movement)
 
 
 def _movement_of_figure(movement: Movement, a: FigureValue, b: FigureValue) -> Movement:
@@ -229,18 +238,22 @@ def _values_of(m: Measurement, noise: Noise) -> Iterator[FigureValue]:
     for verdict in m.figures:
         figure = verdict.figure
         runs = [value for run in m.runs if (value := run.figures.get(figure.name)) is not None and value > 0]
-        if verdict.value is not None and 0 < verdict.value < math.inf:
+        if verdict.value is not None and 0 <= verdict.value < math.inf:
             yield replace(
                 throughput,
                 key=m.key._replace(figure=figure.name),
                 figure=figure,
                 unit=figure.unit or "",
-                log_value=math.log(verdict.value),
+                log_value=_log(verdict.value),
                 runs=max(1, len(runs)),
                 error=0.0,
                 noise=_noise_of_runs([[math.log(value) for value in runs]]),
                 place=" and ".join(verdict.places),
             )
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value else -math.inf
 
 
 def _figure_of(row: Baseline) -> Figure:

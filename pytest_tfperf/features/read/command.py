@@ -35,6 +35,7 @@ from pytest_tfperf.programs.command_run import require_program
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS, CommandWindows
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.own_formats import FigureLines
+from pytest_tfperf.programs.probed_program import require_probe
 from pytest_tfperf.programs.reading import LineSplitter, Unreadable
 from pytest_tfperf.reports.numbers import counted, percent
 from pytest_tfperf.reports.progress_line import ProgressLine
@@ -288,7 +289,7 @@ def _without_steps(command: Command, printed: Printed, given: argparse.Namespace
     yield from _first(f"printed   {_cut(line)}" for _, line in printed.lines())
     yield printed.how
     try:
-        probed_run.require_probe(command)
+        require_probe(command)
         yield '  next    in a Python program, tell each step at its end: sys.audit("tfperf.step", EXAMPLES)'
     except MeasurementError as error:
         yield f"  next    {error.text}"

@@ -393,3 +393,30 @@ def test_figures_do_not_make_few_workloads_enough_for_what_all_have_in_common() 
         return [*rates, *(replace(one, key=one.key._replace(figure="peak_memory"), **memory) for one in rates)]
 
     assert compare_sides(side(0.0), side(-0.03)).moved == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "movement", "shown"),
+    [
+        (0, 0, Movement.NONE, "0 0 - 1.000 - +0.0 % -"),
+        (0, 2, Movement.WORSE, "0 2 - - - - -"),
+        (2, 0, Movement.BETTER, "2 0 - 0.000 - -100.0 % -"),
+        (100, 101, Movement.WORSE, "100 101 - 1.010 - +1.0 % -"),
+    ],
+)
+def test_a_count_is_compared_exactly_also_if_it_is_0(before: int, after: int, movement: Movement, shown: str) -> None:
+    def side(count: int) -> list[FigureValue]:
+        recompiles = Verdict(figure=Figure("recompiles"), value=float(count))
+        return values_of_measurements([measurement(figures=(recompiles,))])
+
+    compared = compare_sides(side(before), side(after))
+    row = next(ratio for ratio in compared.ratios if not ratio.b.is_throughput)
+    assert row.movement is movement
+    (line,) = [line for line in render(compared, "one", "two") if "recompiles" in line]
+    assert line.partition("recompiles")[2].split() == shown.split()
+
+
+def test_recorded_rows_with_a_count_of_0_are_compared() -> None:
+    row = baseline(0.0, key=KEY._replace(figure="recompiles"), unit="")
+    (compared,) = compare_sides(values_of_rows([row]), values_of_rows([row])).ratios
+    assert compared.movement is Movement.NONE

@@ -88,6 +88,8 @@ def test_the_program_of_another_framework_is_measured(
         finished = project.run("perf_tests", "-o", "tfperf_steps=5")
         assert finished.status == 0, finished.text
         assert finished.kinds == {"test_training_speed": "passed"}
+        measured = project.measured("test_training_speed").throughput
+        assert (measured.unit, measured.examples_per_step) == ("images", 64)
 
 
 def test_only_a_regression_fails_the_nightly_pipeline_of_gitlab(tmp_path: Path) -> None:
