@@ -37,11 +37,11 @@ class Probe:
     """The steps of this process.
 
     Args:
-        address: host, port and key of the driver.
+        address: host, port and key of the driver; empty where windows are noted only, and nothing is held.
         say: takes what was seen, for errors.
     """
 
-    def __init__(self, address: tuple[str, int, str], say: Callable[[str], None]) -> None:
+    def __init__(self, address: tuple[Any, ...], say: Callable[[str], None]) -> None:
         self._address = address
         self.say = say
         self.hooks: list[Callable[[], None]] = []  # wait until the devices have done all that was asked of them
@@ -269,7 +269,8 @@ class Probe:
 
     def _call(self) -> None:
         # Imported only now: most of a program's processes take no step.
-        self._link = sys.modules["sitecustomize_of_tfperf"].load("tfperf_link").Link(*self._address)
+        link = sys.modules["sitecustomize_of_tfperf"].load("tfperf_link")
+        self._link = link.Link(*self._address) if self._address else link.Notes(self.say)
         rank, ranks = rank_of_process()
         self._link.send({"hello": "probe", "rank": rank, "ranks": ranks, "pid": os.getpid()})
         job = self._link.receive(10.0)
@@ -287,6 +288,7 @@ class Probe:
             "examples_per_step": examples,
             "counted": loading.how(ranks) if source is OPTIMIZER else "",
             "fetches": bool(loading.usual),
+            "batches": loading.usual,
             "first_step_at": self._first_at[source or ""],
             "skips": self._skip(0) if loading.buffered is not None else None,
             "counts": self._first_counts,
@@ -326,6 +328,8 @@ class Probe:
         return None if reader is None else reader()
 
     def _synchronise(self) -> None:
+        if not self._address:  # it must not change what others measure
+            return
         try:
             for wait in self.hooks:
                 wait()

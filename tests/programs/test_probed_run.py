@@ -394,7 +394,7 @@ def test_a_driver_that_answers_no_more_lets_the_program_go_on(tmp_path: Path, an
     listener = Listener()
     host, port, key = listener.address.rsplit(":", 2)
     hook = HookFolder(tmp_path)
-    hook.add(entry, "begin", host, int(port), key, str(tmp_path / "seen"), beside=(steps, link, frameworks))
+    hook.add(entry, "begin", str(tmp_path / "seen"), host, int(port), key, beside=(steps, link, frameworks))
     for file in (tmp_path / "hook").glob("*.py"):  # a driver has ten seconds
         file.write_text(file.read_text().replace("= 10.0", "= 0.2").replace("receive(10.0)", "receive(0.2)"))
     program = [sys.executable, "-c", dedent(LOOP) + "train(20); print('whole')"]
