@@ -165,11 +165,12 @@ class Program:
             self.drain()
             time.sleep(_DRAIN_SECONDS)
         after = f"after {counted(taken, 'step')}" if taken else "before its first window"
-        if "the program tells its steps" in why:
-            return self.run.failure(why, "tell them from the first step on")
+        fact, has_advice, advice = why.partition("; next: ")
+        if has_advice:
+            return self.run.failure(fact, advice)
         if why or not self.run.has_ended():
-            text = f": {why}" if why else ", or started itself anew"
-            return self.run.failure(f"the program is no longer measured {after}, and still runs{text}", THREE_WAYS)
+            why = why or "it has closed its probe's connection, or started itself anew"
+            return self.run.failure(f"the program is no longer measured {after}, and still runs: {why}", THREE_WAYS)
         bad = self.run.ended_badly()
         if bad:
             return self.run.failure(f"the program {bad} {after}", "fix the cause that its output shows")

@@ -311,7 +311,7 @@ def start(
         host, port, key = listener.address.rsplit(":", 2)
         seen = prepared.scratch / "seen"
         hook = HookFolder(prepared.scratch)
-        hook.add(entry, "begin", host, int(port), key, str(seen), beside=(steps, link, frameworks))
+        hook.add(entry, "begin", str(seen), host, int(port), key, beside=(steps, link, frameworks))
         environment = hook.environment(prepared.command.env)
         run = CommandRun(replace(prepared, command=replace(prepared.command, env=environment)))
         undo.callback(run.close)

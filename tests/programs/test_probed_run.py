@@ -394,7 +394,7 @@ def test_a_driver_that_answers_no_more_lets_the_program_go_on(tmp_path: Path, an
     listener = Listener()
     host, port, key = listener.address.rsplit(":", 2)
     hook = HookFolder(tmp_path)
-    hook.add(entry, "begin", host, int(port), key, str(tmp_path / "seen"), beside=(steps, link, frameworks))
+    hook.add(entry, "begin", str(tmp_path / "seen"), host, int(port), key, beside=(steps, link, frameworks))
     for file in (tmp_path / "hook").glob("*.py"):  # a driver has ten seconds
         file.write_text(file.read_text().replace("= 10.0", "= 0.2").replace("receive(10.0)", "receive(0.2)"))
     program = [sys.executable, "-c", dedent(LOOP) + "train(20); print('whole')"]
@@ -490,7 +490,9 @@ def test_a_program_that_starts_itself_anew_while_it_is_measured_is_told(
             os.execv(sys.executable, [sys.executable, *sys.argv, "again"])
         train()
     """)
-    with pytest.raises(MeasurementError, match=r"^the program is no longer measured after \d+ steps, and still runs"):
+    with pytest.raises(
+        MeasurementError, match=r"still runs: it has closed its probe's connection, or started itself anew"
+    ):
         windows(run, 20)
 
 
@@ -513,7 +515,7 @@ def test_a_program_that_closes_the_probes_connection_goes_on_and_its_files_are_i
     """)
     with pytest.raises(MeasurementError) as raised:
         windows(run, 20)
-    assert raised.value.fact.endswith("and still runs: Gone: the program has closed its connection")
+    assert raised.value.fact.endswith("and still runs: Gone: the program has closed its probe's connection")
     assert wait_for((tmp_path / "whole").exists)
     assert (tmp_path / "whole").read_text() == "mine"
 
@@ -524,8 +526,27 @@ def test_a_program_may_train_in_a_thread(start: Start) -> None:
 
 
 def test_steps_of_two_threads_are_refused(start: Start) -> None:
-    with pytest.raises(MeasurementError, match="two threads tell steps: measure one training at a time"):
+    with pytest.raises(MeasurementError, match="two threads take steps, MainThread and Thread-1"):
         windows(start("import threading; threading.Thread(target=train, daemon=True).start(); train()"), 20)
+
+
+def test_a_training_that_moves_to_another_thread_is_refused_at_once(start: Start) -> None:
+    run = start("import threading; train(12); t = threading.Thread(target=train); t.start(); t.join()")
+    with pytest.raises(MeasurementError, match="two threads take steps, MainThread and Thread-1"):
+        windows(run, 20)
+
+
+def test_trainings_in_two_threads_with_an_optimizer_each_are_refused(start_torch: Start) -> None:
+    run = start_torch("""
+        import threading
+        def forever(optimizer):
+            while True:
+                epoch(DataLoader(), optimizer=optimizer)
+        threading.Thread(target=forever, args=[other], name="the other", daemon=True).start()
+        forever(optimizer)
+    """)
+    with pytest.raises(MeasurementError, match=r"two threads take steps, .*the other"):
+        windows(run, 20)
 
 
 def test_a_program_that_waits_for_itself_with_an_alarm_is_only_held(start: Start) -> None:
