@@ -89,7 +89,7 @@ class Link:
     def _require_own_file(self) -> None:
         """Never write into a file of the program's: it may have closed all descriptors, and opened others."""
         if _file(self._socket) != self._file:
-            raise Gone("the program has closed its connection")
+            raise Gone("the program has closed its probe's connection")
 
     def _signature(self, sender: bytes, number: int, body: bytes) -> bytes:
         return hmac.new(self._key, b"%s %d " % (sender, number) + body, hashlib.sha256).digest()

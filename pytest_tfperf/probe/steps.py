@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,7 @@ _PATIENT_STEPS = 8  # of an optimizer: others may have several of its steps in o
 _PATIENT_SECONDS = 10.0
 _FEW_OTHERS, _MANY_OTHERS = 20, 1000  # steps of other optimizers in a row; a GAN's critic takes five
 _MOST_BATCHES = 4096  # of a step, that are noted
+_MOST_LOADERS = 1024  # that are known; some programs make one for each epoch
 _LARGER_STEPS = 8  # in a row: more than a GradScaler skips but in its first steps
 _MOST_EXAMPLES = 2**53
 _LOOKED_AHEAD = 2  # batches, beyond those of a step, that a loop may fetch before it trains on them
@@ -77,6 +79,7 @@ class Probe:
         self._examples: int | None = 0
         self._input = self._between = self._paused = 0.0
         self._others = self._of_other_thread = 0
+        self._other_thread = ""
         self._skipped = self.loading.skipped
 
     # What frameworks tell
@@ -101,11 +104,11 @@ class Probe:
     def _count(self, steps: int, examples: Any, value: Any) -> None:
         if self._thread != get_ident():
             if self._thread in sys._current_frames():
-                self._of_other_thread += steps
+                self._take_of_other_thread(steps)
                 return
             self._thread = get_ident()  # the one that trained has ended
         elif self._of_other_thread:
-            self._end("two threads tell steps: measure one training at a time")
+            self._end_for_threads()
             return
         now = _clock()
         held = self.loading.step(now)
@@ -132,8 +135,22 @@ class Probe:
         if self._steps >= self._until:
             self._attend()
 
+    def _take_of_other_thread(self, steps: int) -> None:
+        self._of_other_thread += steps
+        self._other_thread = threading.current_thread().name
+        if self._of_other_thread >= _FEW_OTHERS:  # the one that trained may never take a step again
+            self._end_for_threads()
+
+    def _end_for_threads(self) -> None:
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        both = " and ".join(sorted({str(names.get(self._thread)), self._other_thread}))
+        self._end(f"two threads take steps, {both}; next: measure one training at a time, in one thread")
+
     def other_step(self) -> None:
         """Another optimizer than the one that counts has taken a step."""
+        if self.source and self._thread != get_ident() and self._thread in sys._current_frames():
+            self._take_of_other_thread(1)
+            return
         self._others += 1
         self._others_in_a_row += 1
         if self.source is None and self._others_in_a_row >= _FEW_OTHERS:
@@ -187,7 +204,8 @@ class Probe:
             return False
         if self.source is not None:
             if source is EXPLICIT:  # it was to be preferred, and its first step came late
-                self._end(f"the program tells its steps from step {self._total} on, after {self.source}")
+                late = f"the program tells its steps from step {self._total} on, after {self.source}"
+                self._end(f"{late}; next: tell them from the first step on")
             return False
         now = _clock()
         seen = self._seen[source] = self._seen.get(source, 0) + 1
@@ -324,7 +342,7 @@ class Probe:
         return self._value
 
     def _end(self, why: str) -> None:
-        """Count no more; the program goes on."""
+        """Count no more; the program goes on. The reason may end with "; next: " and what to do."""
         self.say(f"ended {why}")
         self.source = ""
         if self._link is not None:
@@ -375,6 +393,12 @@ class Loading:
         self._larger = 0  # steps in a row that hold more batches than usual
         self._foreign_steps = 0  # in a row, each after batches of a source that is not trained on
         self._foreign.clear()
+
+    def add(self, source: Any, loader: Loader) -> None:
+        """Note what a DataLoader states."""
+        self.loaders[source] = loader
+        if len(self.loaders) > _MOST_LOADERS:
+            del self.loaders[next(other for other in self.loaders if other not in self.trained)]
 
     @property
     def buffered(self) -> int | None:

@@ -251,7 +251,7 @@ class ProbedRun(TrainingRun):
             poll = select.poll()
             for worker in waiting:
                 poll.register(worker.channel, select.POLLIN)
-            if not self._program.has_ended:
+            if not self._program.output_ended:
                 poll.register(self._program.run, select.POLLIN)
             poll.poll(min(left, _GREET_SECONDS) * 1000)
 
@@ -299,8 +299,8 @@ def start(
         require_probe(prepared.command)
     if prepared.scratch is None:
         raise MeasurementError(
-            "a program on several nodes is not measured by its steps",
-            next_step="State what it prints: reads=Reads(...)",
+            "a program is measured by its steps on one node only",
+            next_step="On several nodes state what it prints: reads=Reads(...); `tfperf read -- COMMAND` shows it",
         )
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, prepared.scratch, ignore_errors=True)

@@ -284,6 +284,22 @@ def test_the_examples_of_all_ranks_count(torch: Start, argv: tuple[str, ...], be
     assert run.why_not_held == "2 processes train together"
 
 
+SPLITS = """
+    class BatchSamplerShard:  # as accelerate has it
+        batch_size, num_processes, split_batches = 20, 2, True
+        def __iter__(self):
+            rank = int(os.environ["RANK"])
+            return (list(range(i + 10 * rank, i + 10 * rank + 10)) for i in range(0, 100, 20))
+"""
+
+
+def test_a_rank_takes_its_part_of_each_batch(torch: Start, free_port: int) -> None:
+    text = SPLITS + DISTRIBUTED.replace("10, sampler=SAMPLER", "batch_sampler=BatchSamplerShard()")
+    run = torch(text.replace("START", "torch.multiprocessing.spawn(main, nprocs=2)"), MASTER_PORT=str(free_port))
+    assert (run.examples_per_step, run.note) == (20, "")
+    assert examples(run) == [200] * 3
+
+
 def test_ranks_that_train_on_the_same_data_are_counted_in_steps(torch: Start, free_port: int) -> None:
     text = DISTRIBUTED.replace("SAMPLER", "None").replace("START", "torch.multiprocessing.spawn(main, nprocs=2)")
     run = torch(text, MASTER_PORT=str(free_port))
