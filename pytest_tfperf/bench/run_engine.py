@@ -28,6 +28,7 @@ from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import MeasurementError, OneAtATime, OutOfMemory, TfperfError
 from pytest_tfperf.hardware import memory
 from pytest_tfperf.lines import Line
+from pytest_tfperf.programs.beside import Beside
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.command_windows import CommandWindows
 from pytest_tfperf.programs.own_formats import FigureLines
@@ -162,7 +163,8 @@ class RunEngine:
         with ExitStack() as opened:
             if has_peak and topology.gpus:
                 peak_memory = opened.enter_context(memory.on_gpus(topology.gpus))
-            prepared = side.launcher.prepare_command(command, devices, topology.node_count)
+            beside = Beside(side.launcher.prepare_command(command, devices, topology.node_count))
+            prepared = beside.prepared
             program = opened.enter_context(closing(CommandRun(prepared)))
             opened.enter_context(prepared.proof(program.pid))
             if has_peak and not topology.gpus:
@@ -179,6 +181,7 @@ class RunEngine:
                 also=plan.also,
                 may_lack_figures=side.may_lack_figures,
                 peak_memory=peak_memory,
+                confirms=beside.confirms,
                 notice=self._observer.notice,
             )
             windows.warm_up(plan)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,7 @@ _PATIENT_STEPS = 8  # of an optimizer: others may have several of its steps in o
 _PATIENT_SECONDS = 10.0
 _FEW_OTHERS, _MANY_OTHERS = 20, 1000  # steps of other optimizers in a row; a GAN's critic takes five
 _MOST_BATCHES = 4096  # of a step, that are noted
+_MOST_LOADERS = 1024  # that are known; some programs make one for each epoch
 _LARGER_STEPS = 8  # in a row: more than a GradScaler skips but in its first steps
 _MOST_EXAMPLES = 2**53
 _LOOKED_AHEAD = 2  # batches, beyond those of a step, that a loop may fetch before it trains on them
@@ -35,11 +37,11 @@ class Probe:
     """The steps of this process.
 
     Args:
-        address: host, port and key of the driver.
+        address: host, port and key of the driver; empty where windows are noted only, and nothing is held.
         say: takes what was seen, for errors.
     """
 
-    def __init__(self, address: tuple[str, int, str], say: Callable[[str], None]) -> None:
+    def __init__(self, address: tuple[Any, ...], say: Callable[[str], None]) -> None:
         self._address = address
         self.say = say
         self.hooks: list[Callable[[], None]] = []  # wait until the devices have done all that was asked of them
@@ -78,6 +80,7 @@ class Probe:
         self._examples: int | None = 0
         self._input = self._between = self._paused = 0.0
         self._others = self._of_other_thread = 0
+        self._other_thread = ""
         self._skipped = self.loading.skipped
 
     # What frameworks tell
@@ -102,11 +105,11 @@ class Probe:
     def _count(self, steps: int, examples: Any, value: Any) -> None:
         if self._thread != get_ident():
             if self._thread in sys._current_frames():
-                self._of_other_thread += steps
+                self._take_of_other_thread(steps)
                 return
             self._thread = get_ident()  # the one that trained has ended
         elif self._of_other_thread:
-            self._end("two threads tell steps: measure one training at a time")
+            self._end_for_threads()
             return
         now = _clock()
         held = self.loading.step(now)
@@ -119,9 +122,9 @@ class Probe:
         self._steps += steps
         if value is not None:
             self._value = value
-        if examples is None and steps == 1:
-            examples = held
-        if examples is not None:
+        if examples is None:
+            examples = held if steps == 1 else None
+        else:
             told, examples = examples, int(examples)
             if float(told) != examples or not 0 <= examples <= _MOST_EXAMPLES:
                 self._end(f"a step told {str(told)[:40]} examples, which is no number of them")
@@ -133,8 +136,22 @@ class Probe:
         if self._steps >= self._until:
             self._attend()
 
+    def _take_of_other_thread(self, steps: int) -> None:
+        self._of_other_thread += steps
+        self._other_thread = threading.current_thread().name
+        if self._of_other_thread >= _FEW_OTHERS:  # the one that trained may never take a step again
+            self._end_for_threads()
+
+    def _end_for_threads(self) -> None:
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        both = " and ".join(sorted({str(names.get(self._thread)), self._other_thread}))
+        self._end(f"two threads take steps, {both}; next: measure one training at a time, in one thread")
+
     def other_step(self) -> None:
         """Another optimizer than the one that counts has taken a step."""
+        if self.source and self._thread != get_ident() and self._thread in sys._current_frames():
+            self._take_of_other_thread(1)
+            return
         self._others += 1
         self._others_in_a_row += 1
         if self.source is None and self._others_in_a_row >= _FEW_OTHERS:
@@ -145,15 +162,18 @@ class Probe:
 
     def fetching(self, source: Any) -> None:
         """A batch is about to be fetched."""
-        if self._started is None or self.source is None:
-            return
-        if self._paused_at is not None and source != self._paused_by:
-            self.resume()
-        if self.loading.is_foreign(source):
-            self.pause(source)
-        elif self.loading.last_at is not None and get_ident() == self._thread:
-            self._between += _clock() - self.loading.last_at
-            self.loading.last_at = None
+        loading = self.loading
+        if source is not loading.regular:
+            if self._started is None or self.source is None:
+                return
+            if self._paused_at is not None and source != self._paused_by:
+                self.resume()
+            if loading.is_foreign(source):
+                self.pause(source)
+                return
+        if loading.last_at is not None and get_ident() == self._thread:
+            self._between += _clock() - loading.last_at
+            loading.last_at = None
 
     def fetched(self, source: Any, size: int | None, seconds: float) -> None:
         """A batch of so many examples was fetched; None where they can't be counted."""
@@ -164,6 +184,7 @@ class Probe:
     def pause(self, source: Any = None) -> None:
         """What follows is no training, such as an evaluation: stop the clock."""
         if self._started is not None and self._paused_at is None and self._thread == get_ident():
+            self.loading.end_regular()
             self._synchronise()
             self._paused_at, self._paused_by = _clock(), source
 
@@ -184,7 +205,8 @@ class Probe:
             return False
         if self.source is not None:
             if source is EXPLICIT:  # it was to be preferred, and its first step came late
-                self._end(f"the program tells its steps from step {self._total} on, after {self.source}")
+                late = f"the program tells its steps from step {self._total} on, after {self.source}"
+                self._end(f"{late}; next: tell them from the first step on")
             return False
         now = _clock()
         seen = self._seen[source] = self._seen.get(source, 0) + 1
@@ -257,7 +279,8 @@ class Probe:
 
     def _call(self) -> None:
         # Imported only now: most of a program's processes take no step.
-        self._link = sys.modules["sitecustomize_of_tfperf"].load("tfperf_link").Link(*self._address)
+        link = sys.modules["sitecustomize_of_tfperf"].load("tfperf_link")
+        self._link = link.Link(*self._address) if self._address else link.Notes(self.say)
         rank, ranks = rank_of_process()
         self._link.send({"hello": "probe", "rank": rank, "ranks": ranks, "pid": os.getpid()})
         job = self._link.receive(10.0)
@@ -275,6 +298,7 @@ class Probe:
             "examples_per_step": examples,
             "counted": loading.how(ranks) if source is OPTIMIZER else "",
             "fetches": bool(loading.usual),
+            "batches": loading.usual,
             "first_step_at": self._first_at[source or ""],
             "skips": self._skip(0) if loading.buffered is not None else None,
             "counts": self._first_counts,
@@ -314,6 +338,8 @@ class Probe:
         return None if reader is None else reader()
 
     def _synchronise(self) -> None:
+        if not self._address:  # it must not change what others measure
+            return
         try:
             for wait in self.hooks:
                 wait()
@@ -326,7 +352,7 @@ class Probe:
         return self._value
 
     def _end(self, why: str) -> None:
-        """Count no more; the program goes on."""
+        """Count no more; the program goes on. The reason may end with "; next: " and what to do."""
         self.say(f"ended {why}")
         self.source = ""
         if self._link is not None:
@@ -358,12 +384,17 @@ class Loading:
         self._last: Any = None
         self._sizes: deque[int | None] = deque(maxlen=_MOST_BATCHES)
         self._foreign: deque[int | None] = deque(maxlen=_MOST_BATCHES)  # of the last source, since another one's
-        self._of_last: list[int] = []
-        self._since: dict[Any, int] = {}  # batches of each source since the last step
+        self._of_last = 0  # examples of the last step
+        self._of_source: dict[Any, int] = {}  # batches of each source since the last step, while it learns
+        self._since = 0  # batches since the last step
+        self.regular: Any = None  # the source while steps are alike: they hold `usual` batches of the stated size
+        self._regular_size: int | None = None
+        self._fetches = 0  # since the last step, while steps are alike
         self.restart()
 
     def restart(self) -> None:
         """Learn anew how many batches a step holds: other steps count from now on."""
+        self.end_regular()
         self.doubt = ""  # why examples can't be counted
         self._short = 0  # batches in a row that hold less than their loader says
         self.usual: int | None = None  # batches in a step; None until steps have shown it, 0 for none
@@ -372,6 +403,12 @@ class Loading:
         self._larger = 0  # steps in a row that hold more batches than usual
         self._foreign_steps = 0  # in a row, each after batches of a source that is not trained on
         self._foreign.clear()
+
+    def add(self, source: Any, loader: Loader) -> None:
+        """Note what a DataLoader states."""
+        self.loaders[source] = loader
+        if len(self.loaders) > _MOST_LOADERS:
+            del self.loaders[next(other for other in self.loaders if other not in self.trained)]
 
     @property
     def buffered(self) -> int | None:
@@ -386,44 +423,80 @@ class Loading:
 
     def fetched(self, source: Any, size: int | None) -> None:
         """Note a batch."""
+        self._fetcher = get_ident()
+        if source is self.regular:
+            if size == self._regular_size:
+                self._fetches += 1
+                return
+            self.end_regular()
         if source != self._last:
             self._foreign.clear()
-        self._last = source
-        if self.is_foreign(source):
+            self._last = source
+        if self.usual is None:
+            self._of_source[source] = self._of_source.get(source, 0) + 1
+        elif source not in self.trained:
             self._foreign.append(size)
             return
-        self._since[source] = self._since.get(source, 0) + 1
+        self._since += 1
         self._sizes.append(size)
-        loader = self.loaders.get(source)
-        if size is not None and loader is not None and loader.size is not None:
-            self._short = self._short + 1 if size < loader.size else 0
+        stated = self._stated(source)
+        if size == stated:
+            self._short = 0
+        elif stated is not None and size is not None:
+            self._short += 1
             # The last batch of an epoch holds less, and with an IterableDataset the last one of each worker.
-            if size > loader.size or self._short > 1 + loader.ahead:
-                self.doubt = f"its batches hold {size} examples, and its loader says {loader.size}"
-        self._fetcher = get_ident()
+            if size > stated or self._short > 1 + self.loaders[source].ahead:
+                self.doubt = f"its batches hold {size} examples, and its loader says {stated}"
 
     def step(self, now: float) -> int | None:
         """Note a step's end; returns its examples, None where they are not known."""
         self.last_at = now
-        since, self._since = self._since, {}
-        self._fetches_ahead |= bool(since) and self._fetcher != get_ident()
+        if self.regular is not None:
+            if self._fetches == self.usual and self._fetcher == get_ident():
+                self._fetches = 0
+                return self._of_last
+            self.end_regular()
+        since, self._since = self._since, 0
+        if since and self._fetcher != get_ident():
+            self._fetches_ahead = True
         if self.usual is None:
-            self._learn(since)
+            of_source, self._of_source = self._of_source, {}
+            self._learn(of_source)
         elif not since:
             self._look_for_a_new_source()
-        if not self.usual:
+        usual, left = self.usual, self._sizes
+        if not usual:
             return None
-        sizes = [self._sizes.popleft() for _ in range(min(self.usual, len(self._sizes)))]
-        if since:
-            self._ahead = min(self._ahead, len(self._sizes))
-        self._drop(_LOOKED_AHEAD * self.usual)
-        self._larger = self._larger + 1 if sum(since.values()) > self.usual else 0
-        if self._larger >= _LARGER_STEPS:
-            self.doubt = f"its steps hold more batches now than at first, {self.usual}"
+        sizes = [left.popleft()] if usual == 1 and left else [left.popleft() for _ in range(min(usual, len(left)))]
+        if since and len(left) < self._ahead:
+            self._ahead = len(left)
+        if len(left) > _LOOKED_AHEAD * usual:
+            self._drop(_LOOKED_AHEAD * usual)
+        if since <= usual:
+            self._larger = 0
+        else:
+            self._larger += 1
+            if self._larger >= _LARGER_STEPS:
+                self.doubt = f"its steps hold more batches now than at first, {usual}"
         if self.doubt or None in sizes:
             return None
-        self._of_last = [size for size in sizes if size is not None]
-        return sum(self._of_last)
+        self._of_last = sum(size or 0 for size in sizes)
+        if since == usual and len(self.trained) == 1 and self._last in self.trained:
+            stated = self._stated(self._last)
+            if {*sizes, *left} == {stated}:
+                self.regular, self._regular_size = self._last, stated
+        return self._of_last
+
+    def end_regular(self) -> None:
+        """Note the batches since the last step, which is not like the ones before it, or may not be."""
+        if self.regular is not None:
+            self._sizes.extend([self._regular_size] * self._fetches)
+            self._since, self._fetches, self.regular = self._fetches, 0, None
+
+    def _stated(self, source: Any) -> int | None:
+        """The size of a batch that a loader states."""
+        loader = self.loaders.get(source)
+        return None if loader is None else loader.size
 
     def _learn(self, since: dict[Any, int]) -> None:
         """Take one of the first steps, and the batches before it."""
@@ -476,7 +549,7 @@ class Loading:
         """Examples in a step of this process; None where they are not known."""
         if self.doubt or not self._of_last or not self._is_split(ranks):
             return None
-        return sum(self._of_last)
+        return self._of_last
 
     def how(self, ranks: int) -> str:
         """How examples are counted, or why not."""
@@ -489,7 +562,7 @@ class Loading:
         if not self._of_last:
             return "its batches have no tensor whose examples could be counted"
         batches = "a batch" if self.usual == 1 else f"{self.usual} batches"
-        return f"a step holds {batches} of the DataLoader, {sum(self._of_last)} examples"
+        return f"a step holds {batches} of the DataLoader, {self._of_last} examples"
 
 
 def rank_of_process() -> tuple[int, int]:

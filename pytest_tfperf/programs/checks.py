@@ -19,7 +19,9 @@ BY_STEPS = "leave reads out: by its steps, training is told from evaluation"
 
 _ONE_RATE = "let one process print the rate of all"
 _MOST_KEPT = 1000
-_AGREE = math.log(1.05)  # two measurements of one thing
+AGREE = math.log(1.05)
+"""Two measurements of one thing differ by less."""
+
 _ERRORS = 2.0  # by which they differ at least
 _LEAST_READINGS = 10  # to call a number that is always the same a setting
 _LEAST_TIMES = 5
@@ -158,7 +160,7 @@ class Checks:
         logs = [math.log(each / self._per_step) for each in units]
         by_the_clock = statistics.median(units)
         differs, error = abs(math.log(by_the_clock / self._per_step)), statistics.stdev(logs) / math.sqrt(len(logs))
-        if differs > _AGREE and differs > _ERRORS * error:
+        if differs > AGREE and differs > _ERRORS * error:
             stated = statistics.median(rate.per_sec for rate in self._rates)
             by_steps = stated * self._per_step / by_the_clock
             raise Unreadable(
@@ -175,7 +177,7 @@ class Checks:
             return
         first, *others = self._rates
         stated, passed = math.fsum(self._per_step / rate.per_sec for rate in others), others[-1].at - first.at
-        if passed > self._least_seconds and math.log(stated / passed) > _AGREE:
+        if passed > self._least_seconds and math.log(stated / passed) > AGREE:
             raise Unreadable(
                 f"the times of its steps add up to {stated:.1f} s, and only {passed:.1f} s have passed from "
                 f"{shown(first.line)!r} to {shown(others[-1].line)!r}",
@@ -273,7 +275,7 @@ def _differ(first: Sequence[float], last: Sequence[float]) -> bool:
     """Whether two series of logarithms differ by more than their errors, which two values alone hardly show."""
     change = abs(statistics.fmean(last) - statistics.fmean(first))
     error = math.sqrt(statistics.variance(first) / len(first) + statistics.variance(last) / len(last))
-    return change > (_AGREE if len(first) > 2 else _LEAST_GAP) and change > 3 * error
+    return change > (AGREE if len(first) > 2 else _LEAST_GAP) and change > 3 * error
 
 
 _LEAST_OF_A_LEVEL = 3

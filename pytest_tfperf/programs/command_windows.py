@@ -21,7 +21,7 @@ from pytest_tfperf.programs.command_run import Program
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
 from pytest_tfperf.programs.reading import LINE_END, Kind, LineSplitter, Reading, Unreadable, shown
-from pytest_tfperf.programs.window_aggregator import WindowAggregator
+from pytest_tfperf.programs.window_aggregator import Confirms, WindowAggregator
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
 
@@ -46,6 +46,7 @@ class CommandWindows:
         also: figures to read beside the throughput.
         may_lack_figures: a figure that is never printed is left out, and is no error.
         peak_memory: returns the most bytes that the program held, after its last window; None where that is not known.
+        confirms: compares what the lines state with another measurement.
         notice: called again and again with what it waits for, while the first reading is late.
     """
 
@@ -59,6 +60,7 @@ class CommandWindows:
         also: Sequence[Figure] = (),
         may_lack_figures: bool = False,
         peak_memory: Callable[[], int | None] | None = None,
+        confirms: Confirms = lambda *_: False,
         notice: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -83,7 +85,7 @@ class CommandWindows:
         self._aggregator = WindowAggregator(clock(), command, WINDOW_SECONDS)
         first_within = math.inf if self._reads.reads_to_the_end else None  # it may print its rate as its last line
         self._patience = Patience(clock(), self._reads.first_within or first_within)
-        self._notice = notice
+        self._confirms, self._notice = confirms, notice
         self._windows = self._read_or_timed()
         self._warmup: list[Window] = []
         self._advanced_at = clock()  # the time of the last reading that was no repetition
@@ -124,7 +126,7 @@ class CommandWindows:
             if not windows:  # better than none, although it contains start and compilation
                 warmup, windows = [], warmup
         with self._failures():
-            self._aggregator.conclude(self._reader.ambiguous)
+            self._aggregator.conclude(self._reader.ambiguous, self._confirms)
         run = in_steady_state(replace(self._run(warmup, windows), ended_by_time=ended_by_time))
         observer.ended(run)
         return self._with_figures(run)

@@ -84,6 +84,7 @@ class Counted:
         _require_numbers(
             self.steps, self.seconds, self.examples, self.input_seconds, self.between_seconds, self.paused_seconds
         )
+        _require_numbers(self.skipped, self.others)
 
 
 def _require_numbers(*numbers: float | None) -> None:

@@ -106,15 +106,15 @@ class Program:
         self._splitter = LineSplitter()
         self.figures = figures
         self._hear = hear
-        self.has_ended = False
+        self.output_ended = False
         self.steps = 0  # that have ended, as far as the driver knows
 
     def drain(self) -> None:
         """Read what it has printed, or so much of it that the driver does other things too."""
         for _ in range(_MOST_READS):
-            if self.has_ended or (data := self.run.read(0)) is None:
+            if self.output_ended or (data := self.run.read(0)) is None:
                 return
-            self.has_ended = data == b""
+            self.output_ended = data == b""
             with self._failures():
                 for line in self._splitter.feed(data or b"\n"):  # the last one may lack its end
                     self._hear(line)
@@ -165,11 +165,12 @@ class Program:
             self.drain()
             time.sleep(_DRAIN_SECONDS)
         after = f"after {counted(taken, 'step')}" if taken else "before its first window"
-        if "the program tells its steps" in why:
-            return self.run.failure(why, "tell them from the first step on")
+        fact, has_advice, advice = why.partition("; next: ")
+        if has_advice:
+            return self.run.failure(fact, advice)
         if why or not self.run.has_ended():
-            text = f": {why}" if why else ", or started itself anew"
-            return self.run.failure(f"the program is no longer measured {after}, and still runs{text}", THREE_WAYS)
+            why = why or "it has closed its probe's connection, or started itself anew"
+            return self.run.failure(f"the program is no longer measured {after}, and still runs: {why}", THREE_WAYS)
         bad = self.run.ended_badly()
         if bad:
             return self.run.failure(f"the program {bad} {after}", "fix the cause that its output shows")
@@ -235,7 +236,7 @@ def called(
         try:
             channel, message = listener.greet(_DRAIN_SECONDS)
         except Silence:
-            if program.has_ended:
+            if program.output_ended and program.run.has_ended():  # one that only closed its output may still train
                 raise _no_call(program) from None
             if not calls and (why := program.why_not_measured()):
                 raise program.run.failure(f"the program can't be measured: {why}", THREE_WAYS) from None

@@ -40,6 +40,7 @@ from pytest_tfperf.programs.probed_program import (
     two,
     why_not_at_once,
 )
+from pytest_tfperf.reports.numbers import SMALLEST_SHOWN, counted, percent
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.training_run import OfRank, TrainingRun
 from pytest_tfperf.workers.wire import Listener, Silence
@@ -112,6 +113,17 @@ class ProbedRun(TrainingRun):
         whole = math.fsum(window.seconds for window in timed) / steps
         return StepParts(input=waited, compute=max(0.0, whole - waited - between), other=between)
 
+    def not_counted(self, windows: int) -> str:
+        """See `TrainingRun.not_counted`; of the first rank."""
+        timed = self._windows[-windows:] if windows else []
+        paused = math.fsum(window.paused_seconds for window in timed)
+        share = paused / (paused + math.fsum(window.seconds for window in timed)) if paused else 0.0
+        others, skipped = sum(window.others for window in timed), sum(window.skipped for window in timed)
+        texts = [f"{percent(share)} of the time, as in an evaluation"] if share >= SMALLEST_SHOWN else []
+        texts += [f"{counted(others, 'step')} of other optimizers"] if others else []
+        texts += [f"{skipped:,} of its batches, which no step followed"] if skipped else []
+        return "; ".join(texts)
+
     def _answers(self, kind: str) -> list[Any]:
         answers = super()._answers(kind)
         if kind == "ready":
@@ -151,7 +163,7 @@ class ProbedRun(TrainingRun):
             "replicas": len(ready),
             "steps": first.steps,
             "compile_seconds": max(0.0, first.first_step_at - self._program.began),
-            "fetches": first.fetches,
+            "fetches": True,  # data may be loaded where no loader is seen, so stalls in few windows must count
             "environment": first.environment,
         }
         return [answer] * len(ready)
@@ -242,7 +254,7 @@ class ProbedRun(TrainingRun):
             poll = select.poll()
             for worker in waiting:
                 poll.register(worker.channel, select.POLLIN)
-            if not self._program.has_ended:
+            if not self._program.output_ended:
                 poll.register(self._program.run, select.POLLIN)
             poll.poll(min(left, _GREET_SECONDS) * 1000)
 
@@ -290,8 +302,8 @@ def start(
         require_probe(prepared.command)
     if prepared.scratch is None:
         raise MeasurementError(
-            "a program on several nodes is not measured by its steps",
-            next_step="State what it prints: reads=Reads(...)",
+            "a program is measured by its steps on one node only",
+            next_step="On several nodes state what it prints: reads=Reads(...); `tfperf read -- COMMAND` shows it",
         )
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, prepared.scratch, ignore_errors=True)
@@ -302,7 +314,7 @@ def start(
         host, port, key = listener.address.rsplit(":", 2)
         seen = prepared.scratch / "seen"
         hook = HookFolder(prepared.scratch)
-        hook.add(entry, "begin", host, int(port), key, str(seen), beside=(steps, link, frameworks, profile))
+        hook.add(entry, "begin", str(seen), host, int(port), key, beside=(steps, link, frameworks, profile))
         environment = hook.environment(prepared.command.env)
         run = CommandRun(replace(prepared, command=replace(prepared.command, env=environment)))
         undo.callback(run.close)

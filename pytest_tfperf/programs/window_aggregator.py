@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.run import Window
@@ -12,6 +14,19 @@ from pytest_tfperf.programs.checks import BY_STEPS, Checks, two_levels
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, shown
 
 _MOST_KEPT = 1000
+
+
+class Stated(NamedTuple):
+    """A window of what lines state."""
+
+    begin: float  # in seconds
+    end: float
+    per_sec: float  # units
+    is_counted: bool  # by a counter, and not by a printed rate or time
+
+
+Confirms = Callable[[Sequence[Stated], Command], bool]
+"""Returns whether another measurement shows what was stated; raises `Unreadable` where that shows something else."""
 
 
 class WindowAggregator:
@@ -34,6 +49,7 @@ class WindowAggregator:
         self._pauses = Pauses()
         self._mean: tuple[int, float] | None = None
         self._steps_per_sec: list[float] = []  # of the windows of a counter
+        self._command, self._stated = command, list[Stated]()
         self.checks = Checks(command, least_seconds)
         self.readings = 0
 
@@ -65,9 +81,11 @@ class WindowAggregator:
         self.readings += 1
         return True
 
-    def conclude(self, ambiguous: str) -> None:
+    def conclude(self, ambiguous: str, confirms: Confirms) -> None:
         """Refuse readings that contradict one another; see `Checks.conclude`."""
         self._pauses.conclude()
+        if confirms(self._stated, self._command):
+            return
         if levels := two_levels(self._steps_per_sec):
             pairs = zip(self._steps_per_sec, levels, strict=True)
             slow = statistics.median(rate for rate, is_fast in pairs if not is_fast)
@@ -100,6 +118,8 @@ class WindowAggregator:
                 self._steps_per_sec.append(self._steps / self._seconds)
         else:
             return None
+        per_sec = window.steps * self._per_step / window.seconds
+        self._stated.append(Stated(self._begin, now, per_sec, self._counts))
         self._begin, self._rates, self._losses = now, [], []
         self._steps, self._seconds = 0.0, 0.0
         return window

@@ -24,7 +24,7 @@ from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.acknowledgement import lines_about_owner
 from pytest_tfperf.reports.invalid import ADVICE, advice_on_invalid, disturbance_fact, disturbed_pairs
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
-from pytest_tfperf.reports.run import breakdown_lines, parts_lines, telemetry_lines
+from pytest_tfperf.reports.run import breakdown_lines, not_counted_lines, parts_lines, telemetry_lines
 from pytest_tfperf.reports.verdict import (
     bad_figures,
     fact,
@@ -110,6 +110,7 @@ def throughput_lines(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         yield from _discarded(m)
     elif row is None:
         yield from breakdown_lines(m.breakdown, m.throughput)
+        yield from not_counted_lines(m.runs)
     else:
         if (id := m.workload.id) != shown_name(id, m.name):
             yield Line(f"{id}    (its key in files)", "workload")
@@ -119,6 +120,7 @@ def throughput_lines(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         yield from _discarded(m)
         yield from breakdown_lines(m.breakdown, m.throughput)
         yield from parts_lines(recorded_parts(row), StepParts.of(m.runs))
+        yield from not_counted_lines(m.runs)
         yield from profile_lines(m.profile)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
             yield Line(_detectable(verdict), "detectable")

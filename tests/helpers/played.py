@@ -59,6 +59,9 @@ class PlayedRun:
     def step_parts(self, windows: int) -> StepParts | None:
         return self.parts
 
+    def not_counted(self, windows: int) -> str:
+        return ""
+
     def request(self, steps: int) -> None:
         self.queued.append(steps)
 
@@ -75,6 +78,10 @@ class PlayedRun:
     def figures(self, names: Sequence[str]) -> Mapping[str, OfRank]:
         """Nothing tells the memory here."""
         return {"first_step": self.first_step} if "first_step" in names else {}
+
+    def printed(self) -> Mapping[str, OfRank]:
+        """It prints nothing."""
+        return {}
 
     def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
         self.asked_for_profile.append((matrix_products, multiply_adds))

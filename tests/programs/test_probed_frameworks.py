@@ -151,7 +151,7 @@ def test_a_gan_counts_its_first_optimizer(torch: Start) -> None:
                     other.step()
     """)
     assert examples(run) == [100] * 3
-    assert run._windows[-1].others == 20
+    assert run.not_counted(1) == "20 steps of other optimizers"
 
 
 def test_steps_that_a_grad_scaler_skips_are_no_steps(torch: Start) -> None:
@@ -166,7 +166,7 @@ def test_steps_that_a_grad_scaler_skips_are_no_steps(torch: Start) -> None:
                 scaler.update()
     """)
     assert examples(run, steps=8) == [80] * 3  # an epoch each
-    assert run._windows[-1].skipped == 2
+    assert "2 of its batches, which no step followed" in run.not_counted(1)
 
 
 def test_an_iterable_data_set_that_gives_whole_batches(torch: Start) -> None:
@@ -282,6 +282,22 @@ def test_the_examples_of_all_ranks_count(torch: Start, argv: tuple[str, ...], be
     assert (run.examples_per_step, run.note, len(run.pids)) == (20, "", 2)
     assert examples(run) == [200] * 3
     assert run.why_not_held == "2 processes train together"
+
+
+SPLITS = """
+    class BatchSamplerShard:  # as accelerate has it
+        batch_size, num_processes, split_batches = 20, 2, True
+        def __iter__(self):
+            rank = int(os.environ["RANK"])
+            return (list(range(i + 10 * rank, i + 10 * rank + 10)) for i in range(0, 100, 20))
+"""
+
+
+def test_a_rank_takes_its_part_of_each_batch(torch: Start, free_port: int) -> None:
+    text = SPLITS + DISTRIBUTED.replace("10, sampler=SAMPLER", "batch_sampler=BatchSamplerShard()")
+    run = torch(text.replace("START", "torch.multiprocessing.spawn(main, nprocs=2)"), MASTER_PORT=str(free_port))
+    assert (run.examples_per_step, run.note) == (20, "")
+    assert examples(run) == [200] * 3
 
 
 def test_ranks_that_train_on_the_same_data_are_counted_in_steps(torch: Start, free_port: int) -> None:

@@ -202,7 +202,8 @@ def test_recording_says_that_a_loss_differs_between_runs_of_one_seed(recorded: F
 def test_each_run_of_ones_own_training_begins_with_the_same_seed(trained: Project, recorded: Finished) -> None:
     assert recorded.kinds["test_loss[seeded]"] == "passed"
     losses = [run.figures["loss"] for run in trained.measured("test_loss[seeded]").runs]
-    assert (len(losses), len(set(losses))) == (5, 1)
+    assert len(losses) >= 5  # a noisy machine takes more
+    assert len(set(losses)) == 1
 
 
 @pytest.fixture(scope="module")
