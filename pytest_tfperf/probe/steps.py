@@ -79,8 +79,7 @@ class Probe:
         self._steps = 0
         self._examples: int | None = 0
         self._input = self._between = self._paused = 0.0
-        self._others = self._of_other_thread = 0
-        self._other_thread = ""
+        self._others = 0
         self._skipped = self.loading.skipped
 
     # What frameworks tell
@@ -104,13 +103,9 @@ class Probe:
 
     def _count(self, steps: int, examples: Any, value: Any) -> None:
         if self._thread != get_ident():
-            if self._thread in sys._current_frames():
-                self._take_of_other_thread(steps)
+            if self._is_another_thread():
                 return
             self._thread = get_ident()  # the one that trained has ended
-        elif self._of_other_thread:
-            self._end_for_threads()
-            return
         now = _clock()
         held = self.loading.step(now)
         self._total += steps
@@ -136,21 +131,17 @@ class Probe:
         if self._steps >= self._until:
             self._attend()
 
-    def _take_of_other_thread(self, steps: int) -> None:
-        self._of_other_thread += steps
-        self._other_thread = threading.current_thread().name
-        if self._of_other_thread >= _FEW_OTHERS:  # the one that trained may never take a step again
-            self._end_for_threads()
-
-    def _end_for_threads(self) -> None:
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        both = " and ".join(sorted({str(names.get(self._thread)), self._other_thread}))
-        self._end(f"two threads take steps, {both}; next: measure one training at a time, in one thread")
+    def _is_another_thread(self) -> bool:
+        """Whether the thread that trains is another one, and still there; then no step counts any more."""
+        if self._thread == get_ident() or self._thread not in sys._current_frames():
+            return False
+        names = [thread.name for thread in threading.enumerate() if thread.ident in (self._thread, get_ident())]
+        self._end(f"two threads take steps, {' and '.join(names)}; next: measure one training at a time, in one thread")
+        return True
 
     def other_step(self) -> None:
         """Another optimizer than the one that counts has taken a step."""
-        if self.source and self._thread != get_ident() and self._thread in sys._current_frames():
-            self._take_of_other_thread(1)
+        if self.source is OPTIMIZER and self._is_another_thread():
             return
         self._others += 1
         self._others_in_a_row += 1

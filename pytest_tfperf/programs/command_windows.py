@@ -216,11 +216,6 @@ class CommandWindows:
             readings = counted(self._aggregator.readings, "reading")
             raise self._program.failure(f"the program {bad} after {readings}", step)
 
-    @property
-    def units_in_a_step(self) -> float | None:
-        """The units in a step by its rates and the time between its steps; None where lines name no steps."""
-        return self._aggregator.checks.units_in_a_step
-
     def _chunks(self) -> Iterator[tuple[float, list[Reading]]]:
         """The readings of each piece of output, and when it was printed."""
         program, splitter = self._program, LineSplitter()

@@ -97,8 +97,7 @@ class ProbedRun(TrainingRun):
         """See `TrainingRun.why_not_held`."""
         if len(self._ranks) > 1:
             return f"{len(self._ranks)} processes train together"
-        skips = self._of_ready[0].skips
-        if skips is None:
+        if self._of_ready[0].skips is None:
             return "nobody knows how many batches it fetches ahead, and so would be too fast after waiting"
         return ""
 
@@ -139,8 +138,6 @@ class ProbedRun(TrainingRun):
         if ready[0].source not in _WAY:
             raise self._program.run.failure(f"its probe told steps of {ready[0].source!r:.60}", THREE_WAYS)
         self._of_ready = ready
-        for rank, of_rank in zip(self._ranks, ready, strict=True):
-            rank.taken = of_rank.steps
         self._program.steps = ready[0].steps
         first, given = ready[0], self._command.examples_per_step
         known = [each.examples_per_step for each in ready]
@@ -183,8 +180,6 @@ class ProbedRun(TrainingRun):
                 doubt = next((window.doubt for window in of_ranks if window.doubt), "some batches could not be counted")
                 raise self._program.run.failure(doubt, "give examples_per_step=, over all devices, or unit='steps/s'")
             examples = sum(count or 0 for count in counts)
-        for rank in self._ranks:
-            rank.taken += first.steps
         self._program.drain()  # what it printed in the window's steps
         self._program.steps += first.steps
         self._note_other_work(first, seconds)
@@ -232,8 +227,8 @@ class ProbedRun(TrainingRun):
         Raises:
             MeasurementError: the framework has no such counter under the names that are known here.
         """
-        if failed := [text for _, text in self._program.seen() if text.startswith("failed")]:
-            fact = f"{name} can't be counted: {failed[0].removeprefix('failed ')}"
+        if failed := self._program.seen("failed "):
+            fact = f"{name} can't be counted: {failed[0]}"
             raise self._program.run.failure(fact, f"leave {name} out of also=")
         step = self._of_ready[0].steps
         for window in self._windows:
