@@ -67,6 +67,7 @@ class Probe:
         self._first_counts: dict[str, int] = {}  # at the end of the first step
         self._until = self._wanted = 0
         self._started: float | None = None
+        self._profiler: Any = None
         self._paused_at: float | None = None
         self._paused_by: Any = None  # the source of the batches
         self.optimizer: Any = None  # a weak reference to the one whose steps count
@@ -226,6 +227,9 @@ class Probe:
         elif self._started is None:  # the steps after a hold are over that are not timed
             self._begin(self._wanted)
             return
+        elif self._profiler is not None:
+            self._link.send({"trace": self._profiler.end(self._steps)})
+            self._profiler = None
         else:
             window = self._window(now)
             now += window.pop("slowed")
@@ -234,6 +238,10 @@ class Probe:
         while True:
             was_held = not self._link.has_message()
             request = self._link.receive(self._hold_seconds)
+            if "trace" in request:
+                profile = sys.modules["sitecustomize_of_tfperf"].load("tfperf_profile")
+                self._profiler = profile.Profiler(prefers_torch=self.source is OPTIMIZER)
+                request = {"steps": request["trace"]}
             if "steps" in request:
                 break
             if "figures" in request:
@@ -256,6 +264,8 @@ class Probe:
         self._reset()
         self._until = steps
         self.loading.last_at = None
+        if self._profiler is not None:
+            self._profiler.begin()
         self._started = _clock() if at is None else at
 
     def _call(self) -> None:

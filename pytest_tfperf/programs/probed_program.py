@@ -30,7 +30,7 @@ _MOST_READS = 64
 _NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
 _MOST_HELD_SECONDS = 900.0  # a program that is held for longer goes on, unmeasured
 
-_ANSWERS = {"ready", "window", "figures"}
+_ANSWERS = {"ready", "window", "figures", "trace"}
 T = TypeVar("T")
 
 THREE_WAYS = (

@@ -23,13 +23,14 @@ from pytest_tfperf.core.figure import (
     RECOMPILES,
 )
 from pytest_tfperf.core.measurement import MEASURED
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.run import StepParts, Window
 from pytest_tfperf.errors import MeasurementError, OneAtATime
-from pytest_tfperf.probe import entry, frameworks, link, steps
+from pytest_tfperf.probe import entry, frameworks, link, profile, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.own_formats import FigureLines
-from pytest_tfperf.programs.probe_messages import Counted, Figures, Hello, Ready
+from pytest_tfperf.programs.probe_messages import Counted, Figures, Hello, Profiled, Ready
 from pytest_tfperf.programs.probed_program import (
     THREE_WAYS,
     Program,
@@ -128,6 +129,8 @@ class ProbedRun(TrainingRun):
             return self._readied([self._program.checked(Ready, answer) for answer in answers])
         if kind == "figures":
             answers = [self._program.checked(Figures, {"values": answer}).values for answer in answers]
+        if kind == "trace":
+            answers = [plain(self._program.checked(Profiled, answer)) for answer in answers]
         return answers
 
     def _readied(self, ready: list[Ready]) -> list[Any]:
@@ -306,7 +309,7 @@ def start(
         host, port, key = listener.address.rsplit(":", 2)
         seen = prepared.scratch / "seen"
         hook = HookFolder(prepared.scratch)
-        hook.add(entry, "begin", str(seen), host, int(port), key, beside=(steps, link, frameworks))
+        hook.add(entry, "begin", str(seen), host, int(port), key, beside=(steps, link, frameworks, profile))
         environment = hook.environment(prepared.command.env)
         run = CommandRun(replace(prepared, command=replace(prepared.command, env=environment)))
         undo.callback(run.close)
