@@ -246,19 +246,21 @@ class RunEngine:
             return None
 
     def trace(self, side: Side, plan: Plan, steps: int) -> tuple[Trace, ...]:
-        """Run this many steps of a fresh worker under TensorFlow's profiler, after the plan's warm-up.
+        """Run this many steps of a fresh worker or program under its profiler, after the plan's warm-up.
 
-        Raises:
-            as `run`, but errors do not name workload and devices.
+        A failure is the fault of the trace: no verdict depends on it.
         """
         self._observer.begin("profile")
         try:
-            with closing(side.launcher.start(self._job(side, plan), self._observer.phase)) as training:
+            with closing(self._training(side, replace(plan, also=()))) as training:
                 self._observer.phase("warm-up")
                 training.request(max(1, plan.warmup_steps))
                 training.receive()
                 self._observer.phase("profile")
                 return training.trace(steps)
+        except (TfperfError, OSError) as error:
+            fault = error.brief if isinstance(error, MeasurementError) else str(error)
+            return (Trace(host="", steps=steps, ops=(), fault=fault),)
         finally:
             self._observer.done()
 

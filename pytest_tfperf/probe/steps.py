@@ -67,6 +67,7 @@ class Probe:
         self._first_counts: dict[str, int] = {}  # at the end of the first step
         self._until = self._wanted = 0
         self._started: float | None = None
+        self._profiler: Any = None
         self._paused_at: float | None = None
         self._paused_by: Any = None  # the source of the batches
         self.optimizer: Any = None  # a weak reference to the one whose steps count
@@ -78,8 +79,7 @@ class Probe:
         self._steps = 0
         self._examples: int | None = 0
         self._input = self._between = self._paused = 0.0
-        self._others = self._of_other_thread = 0
-        self._other_thread = ""
+        self._others = 0
         self._skipped = self.loading.skipped
 
     # What frameworks tell
@@ -103,13 +103,9 @@ class Probe:
 
     def _count(self, steps: int, examples: Any, value: Any) -> None:
         if self._thread != get_ident():
-            if self._thread in sys._current_frames():
-                self._take_of_other_thread(steps)
+            if self._is_another_thread():
                 return
             self._thread = get_ident()  # the one that trained has ended
-        elif self._of_other_thread:
-            self._end_for_threads()
-            return
         now = _clock()
         held = self.loading.step(now)
         self._total += steps
@@ -135,21 +131,17 @@ class Probe:
         if self._steps >= self._until:
             self._attend()
 
-    def _take_of_other_thread(self, steps: int) -> None:
-        self._of_other_thread += steps
-        self._other_thread = threading.current_thread().name
-        if self._of_other_thread >= _FEW_OTHERS:  # the one that trained may never take a step again
-            self._end_for_threads()
-
-    def _end_for_threads(self) -> None:
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        both = " and ".join(sorted({str(names.get(self._thread)), self._other_thread}))
-        self._end(f"two threads take steps, {both}; next: measure one training at a time, in one thread")
+    def _is_another_thread(self) -> bool:
+        """Whether the thread that trains is another one, and still there; then no step counts any more."""
+        if self._thread == get_ident() or self._thread not in sys._current_frames():
+            return False
+        names = [thread.name for thread in threading.enumerate() if thread.ident in (self._thread, get_ident())]
+        self._end(f"two threads take steps, {' and '.join(names)}; next: measure one training at a time, in one thread")
+        return True
 
     def other_step(self) -> None:
         """Another optimizer than the one that counts has taken a step."""
-        if self.source and self._thread != get_ident() and self._thread in sys._current_frames():
-            self._take_of_other_thread(1)
+        if self.source is OPTIMIZER and self._is_another_thread():
             return
         self._others += 1
         self._others_in_a_row += 1
@@ -235,6 +227,9 @@ class Probe:
         elif self._started is None:  # the steps after a hold are over that are not timed
             self._begin(self._wanted)
             return
+        elif self._profiler is not None:
+            self._link.send({"trace": self._profiler.end(self._steps)})
+            self._profiler = None
         else:
             window = self._window(now)
             now += window.pop("slowed")
@@ -243,6 +238,10 @@ class Probe:
         while True:
             was_held = not self._link.has_message()
             request = self._link.receive(self._hold_seconds)
+            if "trace" in request:
+                profile = sys.modules["sitecustomize_of_tfperf"].load("tfperf_profile")
+                self._profiler = profile.Profiler(prefers_torch=self.source is OPTIMIZER)
+                request = {"steps": request["trace"]}
             if "steps" in request:
                 break
             if "figures" in request:
@@ -265,6 +264,8 @@ class Probe:
         self._reset()
         self._until = steps
         self.loading.last_at = None
+        if self._profiler is not None:
+            self._profiler.begin()
         self._started = _clock() if at is None else at
 
     def _call(self) -> None:

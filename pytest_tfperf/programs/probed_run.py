@@ -23,13 +23,14 @@ from pytest_tfperf.core.figure import (
     RECOMPILES,
 )
 from pytest_tfperf.core.measurement import MEASURED
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.run import StepParts, Window
 from pytest_tfperf.errors import MeasurementError, OneAtATime
-from pytest_tfperf.probe import entry, frameworks, link, steps
+from pytest_tfperf.probe import entry, frameworks, link, profile, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.own_formats import FigureLines
-from pytest_tfperf.programs.probe_messages import Counted, Figures, Hello, Ready
+from pytest_tfperf.programs.probe_messages import Counted, Figures, Hello, Profiled, Ready
 from pytest_tfperf.programs.probed_program import (
     THREE_WAYS,
     Program,
@@ -96,8 +97,7 @@ class ProbedRun(TrainingRun):
         """See `TrainingRun.why_not_held`."""
         if len(self._ranks) > 1:
             return f"{len(self._ranks)} processes train together"
-        skips = self._of_ready[0].skips
-        if skips is None:
+        if self._of_ready[0].skips is None:
             return "nobody knows how many batches it fetches ahead, and so would be too fast after waiting"
         return ""
 
@@ -129,6 +129,8 @@ class ProbedRun(TrainingRun):
             return self._readied([self._program.checked(Ready, answer) for answer in answers])
         if kind == "figures":
             answers = [self._program.checked(Figures, {"values": answer}).values for answer in answers]
+        if kind == "trace":
+            answers = [plain(self._program.checked(Profiled, answer)) for answer in answers]
         return answers
 
     def _readied(self, ready: list[Ready]) -> list[Any]:
@@ -136,8 +138,6 @@ class ProbedRun(TrainingRun):
         if ready[0].source not in _WAY:
             raise self._program.run.failure(f"its probe told steps of {ready[0].source!r:.60}", THREE_WAYS)
         self._of_ready = ready
-        for rank, of_rank in zip(self._ranks, ready, strict=True):
-            rank.taken = of_rank.steps
         self._program.steps = ready[0].steps
         first, given = ready[0], self._command.examples_per_step
         known = [each.examples_per_step for each in ready]
@@ -180,8 +180,6 @@ class ProbedRun(TrainingRun):
                 doubt = next((window.doubt for window in of_ranks if window.doubt), "some batches could not be counted")
                 raise self._program.run.failure(doubt, "give examples_per_step=, over all devices, or unit='steps/s'")
             examples = sum(count or 0 for count in counts)
-        for rank in self._ranks:
-            rank.taken += first.steps
         self._program.drain()  # what it printed in the window's steps
         self._program.steps += first.steps
         self._note_other_work(first, seconds)
@@ -229,8 +227,8 @@ class ProbedRun(TrainingRun):
         Raises:
             MeasurementError: the framework has no such counter under the names that are known here.
         """
-        if failed := [text for _, text in self._program.seen() if text.startswith("failed")]:
-            fact = f"{name} can't be counted: {failed[0].removeprefix('failed ')}"
+        if failed := self._program.seen("failed "):
+            fact = f"{name} can't be counted: {failed[0]}"
             raise self._program.run.failure(fact, f"leave {name} out of also=")
         step = self._of_ready[0].steps
         for window in self._windows:
@@ -311,7 +309,7 @@ def start(
         host, port, key = listener.address.rsplit(":", 2)
         seen = prepared.scratch / "seen"
         hook = HookFolder(prepared.scratch)
-        hook.add(entry, "begin", str(seen), host, int(port), key, beside=(steps, link, frameworks))
+        hook.add(entry, "begin", str(seen), host, int(port), key, beside=(steps, link, frameworks, profile))
         environment = hook.environment(prepared.command.env)
         run = CommandRun(replace(prepared, command=replace(prepared.command, env=environment)))
         undo.callback(run.close)

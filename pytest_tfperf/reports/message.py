@@ -151,6 +151,7 @@ def _of_both(b: Measurement, a: MeasuredSide) -> Iterator[Line]:
     for name, side in (("a", a), ("b", b)):
         for line in breakdown_lines(side.breakdown, side.throughput):
             yield Line(line.text, f"{name}'s {line.label}")
+    yield from profile_lines(b.profile)
 
 
 def _discarded(m: Measurement) -> Iterator[Line]:
@@ -271,19 +272,21 @@ def profile_lines(profile: Profile | None) -> Iterator[Line]:
         return
     if profile.folder:
         yield Line(f"{profile.folder}    (open with {profile.command})", "profile")
-    else:
+    elif profile.fault:
         yield Line(f"none: {profile.fault}", "profile")
     for growth in profile.grown:
         yield Line(_growth(growth), "grew")
 
 
 def _growth(growth: Growth) -> str:
-    """Write a growth: "Conv2D block3/conv 1.2 -> 3.4 ms a step"."""
+    """Write a growth: "Conv2D block3/conv 1.2 -> 3.4 ms a step, calls 1 -> 14"."""
     name = growth.name if growth.name == growth.type else f"{growth.type} {growth.name}"
     before = _milliseconds(growth.before_seconds)
     if growth.is_at_most:
         before = f"under {before}" if growth.before_seconds > _NEGLIGIBLE * growth.seconds else "0"
-    return f"{name} {before} -> {_milliseconds(growth.seconds)} ms a step"
+    text = f"{name} {before} -> {_milliseconds(growth.seconds)} ms a step"
+    has_other_count = growth.count != growth.before_count and not growth.is_at_most
+    return f"{text}, calls {growth.before_count:.3g} -> {growth.count:.3g}" if has_other_count else text
 
 
 def _milliseconds(seconds: float) -> str:

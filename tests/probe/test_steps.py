@@ -26,6 +26,7 @@ class Driver:
         self.steps = 1
         self.most = 10**9
         self.holds = False
+        self.traces: list[int] = []
         self.sent: list[Any] = []
 
     def send(self, message: Any) -> None:
@@ -36,6 +37,8 @@ class Driver:
             return {"slowdown": 0.0, "hold_seconds": 900.0}
         if len(self.windows) >= self.most:
             raise Gone("it has closed the connection")
+        if self.traces:
+            return {"trace": self.traces.pop()}
         return {"steps": self.steps}
 
     def has_message(self) -> bool:
@@ -63,7 +66,10 @@ class Training:
         self.now = 0.0
         self.driver = Driver()
         self.said: list[str] = []
-        door = SimpleNamespace(load=lambda _: SimpleNamespace(Link=lambda *_: self.driver))
+        self.profiled: list[float] = []  # when the profiler began
+        profiler = SimpleNamespace(begin=lambda: self.profiled.append(self.now), end=lambda steps: {"steps": steps})
+        parts = SimpleNamespace(Link=lambda *_: self.driver, Profiler=lambda **_: profiler)
+        door = SimpleNamespace(load=lambda _: parts)
         monkeypatch.setitem(sys.modules, "sitecustomize_of_tfperf", door)
         monkeypatch.setattr(steps, "_clock", lambda: self.now)
         self.probe = Probe(("", 0, ""), self.said.append)
@@ -327,6 +333,20 @@ def test_as_many_steps_as_the_loader_buffers_are_not_timed_after_a_hold(training
     assert (first["steps"], second["steps"]) == (5, 5)
     assert first["seconds"] == second["seconds"] == 5 * (2 * FETCH + STEP)
     assert training.driver.ready["skips"] == 3
+
+
+def test_a_profile_is_of_the_steps_after_those_that_the_loader_fetched_ahead(training: Training) -> None:
+    training.loader("train", ahead=2)
+    training.driver.holds = True
+    training.warm_up()
+    training.driver.traces = [10]
+    training.warm_up(1)  # the window that was asked for before
+    began = training.now
+    training.warm_up(2 + 10)
+    assert training.driver.sent[-1] == {"trace": {"steps": 10}}
+    assert training.profiled == [began + 2 * (FETCH + STEP)]
+    training.warm_up(2 + 1)
+    assert [window["steps"] for window in training.driver.windows] == [1, 1]
 
 
 def test_a_hold_is_not_timed(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:

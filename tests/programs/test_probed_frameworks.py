@@ -449,3 +449,60 @@ def test_accelerate_wraps_loader_and_optimizer(torch: Start) -> None:
     """)
     assert (run.examples_per_step, run.note) == (20, "")
     assert examples(run) == [200] * 3
+
+
+# What a profile gives
+
+
+def operations(run: ProbedRun) -> dict[str, float]:
+    """How often each operation runs in a step."""
+    run.request(5)
+    run.receive()
+    (trace,) = run.trace(10)
+    assert (trace.steps, trace.fault) == (10, "")
+    return {op.name: op.count for op in trace.ops}
+
+
+def test_pytorchs_profiler_tells_how_often_a_layer_runs(torch: Start) -> None:
+    run = torch("""
+        layer = torch.nn.Linear(4, 4)
+        for x, y in itertools.chain.from_iterable(itertools.repeat(DataLoader(data, 10))):
+            for _ in range(14):
+                x = layer(x)
+            train(x, y)
+    """)
+    found = operations(run)
+    assert found["aten::addmm"] == 14 + 1
+    assert examples(run) == [100] * 3  # the training goes on
+
+
+def test_jaxs_profiler_tells_how_often_an_operation_runs(start: Start) -> None:
+    if find_spec("jax") is None:
+        pytest.skip("JAX is not installed")
+    run = start(
+        dedent("""
+        import sys, jax, jax.numpy as jnp
+        @jax.jit
+        def train(w, x):
+            for _ in range(14):
+                x = jnp.sort(x, axis=0) + w
+            return w + x.mean()
+        w, x = jnp.ones((64,)), jnp.ones((64, 64))
+        while True:
+            w = train(w, x)
+            sys.audit("tfperf.step", 64)
+        """),
+        JAX_PLATFORMS="cpu",
+    )
+    assert 14 in operations(run).values()  # its name depends on what XLA fuses
+
+
+def test_a_profile_that_the_program_has_begun_itself_goes_on(torch: Start) -> None:
+    run = torch("""
+        with torch.profiler.profile():
+            for x, y in itertools.chain.from_iterable(itertools.repeat(DataLoader(data, 10))):
+                train(x, y)
+    """)
+    (trace,) = run.trace(3)
+    assert (trace.ops, trace.fault) == ((), "the profiler failed: RuntimeError: the program profiles itself")
+    assert examples(run) == [100] * 3

@@ -416,7 +416,7 @@ def test_steps_that_a_program_tells_late_are_named(start_torch: Start) -> None:
     run = start_torch("epoch(loader)\nwhile True: epoch(loader); train(1)")
     with pytest.raises(MeasurementError) as raised:
         windows(run, 50)
-    assert raised.value.fact == "the program tells its steps from step 193 on, after PyTorch's optimizer"
+    assert raised.value.fact.endswith("the program tells its steps from step 193 on, after PyTorch's optimizer")
 
 
 # Processes
@@ -577,16 +577,16 @@ def test_a_training_that_moves_to_another_thread_is_refused_at_once(start: Start
 
 
 def test_trainings_in_two_threads_with_an_optimizer_each_are_refused(start_torch: Start) -> None:
-    run = start_torch("""
+    program = """
         import threading
         def forever(optimizer):
             while True:
                 epoch(DataLoader(), optimizer=optimizer)
         threading.Thread(target=forever, args=[other], name="the other", daemon=True).start()
         forever(optimizer)
-    """)
-    with pytest.raises(MeasurementError, match=r"two threads take steps, .*the other"):
-        windows(run, 20)
+    """
+    with pytest.raises(MeasurementError, match="two threads take steps, MainThread and the other"):
+        windows(start_torch(program), 20)
 
 
 def test_a_program_that_waits_for_itself_with_an_alarm_is_only_held(start: Start) -> None:
@@ -843,5 +843,5 @@ def test_batches_that_change_their_kind_while_they_are_counted_are_refused(start
 
 def test_a_pytorch_without_hooks_of_all_optimizers_is_told(start_torch: Start, tmp_path: Path) -> None:
     (tmp_path / "torch/optim/optimizer.py").write_text("class Optimizer: pass  # as before 2.0")
-    with pytest.raises(MeasurementError, match=r"failed torch\.optim\.optimizer can't be followed: AttributeError"):
+    with pytest.raises(MeasurementError, match=r"torch; torch\.optim\.optimizer can't be followed: AttributeError"):
         start_torch("")

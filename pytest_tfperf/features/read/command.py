@@ -171,8 +171,6 @@ def _as_stated(command: Command, printed: Printed, given: argparse.Namespace) ->
     show(f"{len(read)} of {counted(reader.lines, 'line')} are read; check would report {_worded(way)}")
     if printed.run is not None:
         show(_beside(way, printed.by_the_clock()))
-    elif way.units_in_a_step is not None:
-        show(f"by the time between its lines, a step holds {way.units_in_a_step:,.4g} {command.counted}")
     return command
 
 
@@ -205,7 +203,6 @@ class _Way(NamedTuple):
     counts: str  # "step", "epoch"; "" for a rate that the program prints
     units_per_sec: float
     readings: int  # windows that are timed
-    units_in_a_step: float | None  # by the time between the lines; None where they name no steps
 
 
 def _measured(command: Command, printed: Printed, devices: int, counts: str = "") -> _Way:
@@ -215,7 +212,7 @@ def _measured(command: Command, printed: Printed, devices: int, counts: str = ""
     plan = Plan(warmup_steps=WARMUP_READINGS, counts_readings=True)
     windows.warm_up(plan)
     run = windows.time(plan, ProgressLine())
-    return _Way(command, counts, run_value(run).examples_per_sec, len(run.windows), windows.units_in_a_step)
+    return _Way(command, counts, run_value(run).examples_per_sec, len(run.windows))
 
 
 def _proposed(command: Command, printed: Printed, devices: int) -> list[_Way]:
