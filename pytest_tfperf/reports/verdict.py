@@ -390,7 +390,9 @@ def _why_not_measured(figure: Figure) -> str:
     if figure.name == PEAK_MEMORY:
         return "not measured: neither the framework nor the system tells it here, or it ended within a second"
     if figure.name == LOSS:
-        return "not measured: the training gives no loss"
+        return "not measured: the training gives no loss, or runs several steps in one call"
+    if figure.is_count:
+        return "not measured: what trains does not count it, or runs several steps in one call"
     return "not measured"
 
 

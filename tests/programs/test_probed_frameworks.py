@@ -384,6 +384,73 @@ def test_a_loop_of_jax_tells_its_steps_by_one_line(start: Start) -> None:
     assert window.loss is not None
 
 
+# What is built on PyTorch: `make test-frameworks` installs it, in an environment of its own
+
+
+def needs(package: str) -> None:
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed: `make test-frameworks` installs it")
+
+
+def test_lightning_accumulates_and_validates(torch: Start) -> None:
+    needs("lightning")
+    run = torch("""
+        import lightning
+        class Module(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.model = model
+            def training_step(self, batch, number):
+                return loss_of(*batch)
+            validation_step = training_step
+            def configure_optimizers(self):
+                return optimizer
+        quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+        trainer = lightning.Trainer(accelerator="cpu", max_epochs=-1, accumulate_grad_batches=2, **quiet)
+        trainer.fit(Module(), DataLoader(data, 10), DataLoader(data, 50))
+    """)
+    assert (run.examples_per_step, run.note) == (20, "")
+    assert examples(run) == [200] * 3
+
+
+def test_the_trainer_of_hugging_face_accumulates(torch: Start) -> None:
+    needs("transformers")
+    needs("accelerate")
+    run = torch("""
+        from transformers import Trainer, TrainingArguments
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = model
+            def forward(self, x, labels):
+                return {"loss": torch.nn.functional.cross_entropy(self.layer(x), labels)}
+        arguments = TrainingArguments(
+            output_dir="out", max_steps=10**6, per_device_train_batch_size=5, gradient_accumulation_steps=4,
+            use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True,
+        )
+        Trainer(Model(), arguments, train_dataset=[{"x": x, "labels": y} for x, y in data]).train()
+    """)
+    assert (run.examples_per_step, run.note) == (20, "")
+    assert examples(run) == [200] * 3
+
+
+def test_accelerate_wraps_loader_and_optimizer(torch: Start) -> None:
+    needs("accelerate")
+    run = torch("""
+        from accelerate import Accelerator
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+        model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(data, 10))
+        while True:
+            for x, y in loader:
+                with accelerator.accumulate(model):
+                    accelerator.backward(loss_of(x, y))
+                    optimizer.step()
+                    optimizer.zero_grad()
+    """)
+    assert (run.examples_per_step, run.note) == (20, "")
+    assert examples(run) == [200] * 3
+
+
 # What a profile gives
 
 
