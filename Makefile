@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 LOWEST := .venv-lowest
+FRAMEWORKS := .venv-frameworks
 
 # An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run; `make perf GPU=0` takes the CPU.
 # A driver that hangs must not hang make, and one that fails must not turn a test of GPUs into one of the CPU.
@@ -51,8 +52,8 @@ install = $(if $(UV),$(UV) pip install --quiet --python $(1),$(1) -m pip install
 # Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf baselines test test-slow test-all test-lowest test-services test-nodes test-install mutants \
-  environment-of-ci horovod lint docs check clean
+.PHONY: perf baselines test test-slow test-all test-lowest test-services test-nodes test-frameworks test-install \
+  mutants environment-of-ci horovod lint docs check clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
@@ -101,6 +102,11 @@ test-services: $(VENV)/.installed-dev
 # Training in several processes; what is not installed is skipped with the reason. Most of it waits for time-outs.
 test-nodes: $(VENV)/.installed-dev
 	$(PYTEST) tests/nodes -n 4 --dist loadfile $(ARGS)
+
+# PyTorch, and what is built on it, measured by steps. An environment on top of .venv keeps the 30 packages that these
+# bring, a plugin of pytest among them, from all other tests.
+test-frameworks: $(FRAMEWORKS)/.installed
+	$(FRAMEWORKS)/bin/python -m pytest tests/programs/test_probed_frameworks.py -n 2 $(ARGS)
 
 # The files of dist/ as strangers install them: by pip, by uv, under each Python that can be had, beside each framework.
 test-install: dist
@@ -184,10 +190,20 @@ $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	$(call install,$(LOWEST)/bin/python) -c constraints-lowest.txt -e '.[dev,tensorflow]'
 	@touch $@
 
+# pip leaves out what .venv has, PyTorch among it; uv would not see that.
+$(FRAMEWORKS)/.installed: constraints.txt | $(VENV)/.installed-dev
+	$(BIN)/python -m venv --without-pip $(FRAMEWORKS)
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  >"$$(echo $(FRAMEWORKS)/lib/python*/site-packages)/base.pth"
+	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch \
+	  accelerate==1.15.0 lightning==2.6.6 transformers==5.24.0
+	@touch $@
+
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "make: installing TensorFlow$(if $(filter gpu,$*), and CUDA's libraries: about 3 GB to download)"
 	$(call install,$(BIN)/python) -c constraints.txt -e '.[$*]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(FRAMEWORKS) build dist *.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

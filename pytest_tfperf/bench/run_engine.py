@@ -7,13 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from pytest_tfperf.bench.disturbance_guard import (
-    MOST_SECONDS,
-    DisturbanceGuard,
-    GpuWarmUp,
-    Observation,
-    temperatures,
-)
+from pytest_tfperf.bench.disturbance_guard import MOST_SECONDS, DisturbanceGuard, GpuWarmUp, Observation, temperatures
 from pytest_tfperf.bench.windows import StepProfiler, interleave, time_windows, with_figures
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command, Subject
@@ -28,6 +22,7 @@ from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import MeasurementError, OneAtATime, OutOfMemory, TfperfError
 from pytest_tfperf.hardware import memory
 from pytest_tfperf.lines import Line
+from pytest_tfperf.programs.beside import Beside
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.command_windows import CommandWindows
 from pytest_tfperf.programs.own_formats import FigureLines
@@ -162,7 +157,8 @@ class RunEngine:
         with ExitStack() as opened:
             if has_peak and topology.gpus:
                 peak_memory = opened.enter_context(memory.on_gpus(topology.gpus))
-            prepared = side.launcher.prepare_command(command, devices, topology.node_count)
+            beside = Beside(side.launcher.prepare_command(command, devices, topology.node_count))
+            prepared = beside.prepared
             program = opened.enter_context(closing(CommandRun(prepared)))
             opened.enter_context(prepared.proof(program.pid))
             if has_peak and not topology.gpus:
@@ -179,6 +175,7 @@ class RunEngine:
                 also=plan.also,
                 may_lack_figures=side.may_lack_figures,
                 peak_memory=peak_memory,
+                confirms=beside.confirms,
                 notice=self._observer.notice,
             )
             windows.warm_up(plan)
@@ -243,19 +240,21 @@ class RunEngine:
             return None
 
     def trace(self, side: Side, plan: Plan, steps: int) -> tuple[Trace, ...]:
-        """Run this many steps of a fresh worker under TensorFlow's profiler, after the plan's warm-up.
+        """Run this many steps of a fresh worker or program under its profiler, after the plan's warm-up.
 
-        Raises:
-            as `run`, but errors do not name workload and devices.
+        A failure is the fault of the trace: no verdict depends on it.
         """
         self._observer.begin("profile")
         try:
-            with closing(side.launcher.start(self._job(side, plan), self._observer.phase)) as training:
+            with closing(self._training(side, replace(plan, also=()))) as training:
                 self._observer.phase("warm-up")
                 training.request(max(1, plan.warmup_steps))
                 training.receive()
                 self._observer.phase("profile")
                 return training.trace(steps)
+        except (TfperfError, OSError) as error:
+            fault = error.brief if isinstance(error, MeasurementError) else str(error)
+            return (Trace(host="", steps=steps, ops=(), fault=fault),)
         finally:
             self._observer.done()
 

@@ -173,6 +173,7 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
         unit=training.unit,
         not_read=training.note,
         step_parts=training.step_parts(len(windows)),
+        not_counted=training.not_counted(len(windows)),
     )
 
 

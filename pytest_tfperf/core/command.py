@@ -75,8 +75,6 @@ class Reads:
             rates that name a device are refused where there are several.
         until_end: read until the program ends; a single printed rate is then enough.
         timed_from: the beginning of the time of `examples`: "start" or "first output".
-        first_within: seconds in which the first reading is expected once the program prints; None: 40 s while it goes
-            on printing, two minutes where it falls silent, and no limit with `until_end`.
 
     Raises:
         WorkloadError: an argument that is not allowed; says what to write.
@@ -93,7 +91,6 @@ class Reads:
     of: Of | str | None = None
     until_end: bool = False
     timed_from: TimedFrom | str = TimedFrom.FIRST_OUTPUT
-    first_within: float | None = None
 
     def __post_init__(self) -> None:
         _require_count(self, "examples")
@@ -106,7 +103,6 @@ class Reads:
             given = getattr(self, name)
             if given not in list(kind) and not (given is None and name in ("rate_is", "of")):
                 raise WorkloadError(f"{name}: {unknown('value', given)}", next_step=known_names(given, kind))
-        _require_seconds(self, "first_within")
         ways = [name for name in ("format", "pattern", "field", "parse", "examples") if getattr(self, name)]
         if not ways:
             raise WorkloadError(
@@ -193,7 +189,8 @@ class Command:
         env: environment variables that it gets beside pytest's own.
         ranks_per_node: the number of its processes on each of several nodes.
         terminal: whether it prints into a terminal of its own, for progress bars that are drawn only there.
-        first_within: seconds in which its first step is expected; None: five minutes.
+        first_within: seconds in which its first step is expected, or its first reading once it prints; None: five
+            minutes, or two for a reading, and no limit with `until_end`.
 
     Raises:
         WorkloadError: an argument that is not allowed, or steps are read whose size is not given; says what to

@@ -33,9 +33,9 @@ class OpTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """An operation that takes longer than when the baseline was recorded; the fields are as in `OpTime`.
+    """An operation that takes longer than in the baseline's step, or the other side's; the fields are as in `OpTime`.
 
-    If it was not among the operations kept then, `before_seconds` is an upper bound, and `is_at_most` is true.
+    If it was not among the operations kept of that, `before_seconds` is an upper bound, and `is_at_most` is true.
     """
 
     name: str
@@ -43,6 +43,8 @@ class Growth:
     before_seconds: float
     seconds: float
     is_at_most: bool = False
+    before_count: float = 0.0  # how often it ran in a step
+    count: float = 0.0
 
     @property
     def growth_seconds(self) -> float:
@@ -62,7 +64,8 @@ def grown(now: Sequence[OpTime], before: Sequence[OpTime]) -> tuple[Growth, ...]
     kernel, of another type.
     """
     least = before[-1].seconds if len(before) >= MOST_KEPT else 0.0
-    then, types = _by_name(before), {op.name: op.type for op in reversed(now)}
+    then, types = _by_name(before, "seconds"), {op.name: op.type for op in reversed(now)}
+    counts_then, counts = _by_name(before, "count"), _by_name(now, "count")
     growths = [
         Growth(
             name=name,
@@ -70,19 +73,21 @@ def grown(now: Sequence[OpTime], before: Sequence[OpTime]) -> tuple[Growth, ...]
             before_seconds=then.get(name, least),
             seconds=seconds,
             is_at_most=name not in then and least > 0,
+            before_count=counts_then.get(name, 0.0),
+            count=counts[name],
         )
-        for name, seconds in _by_name(now).items()
+        for name, seconds in _by_name(now, "seconds").items()
     ]
     in_order = sorted(growths, key=lambda growth: (-growth.growth_seconds, growth.name))
     smallest = _WORTH_NAMING * max(0.0, in_order[0].growth_seconds) if in_order else 0.0
     return tuple(growth for growth in in_order[:MOST_NAMED] if growth.growth_seconds > smallest)
 
 
-def _by_name(ops: Sequence[OpTime]) -> dict[str, float]:
-    seconds: dict[str, float] = {}
+def _by_name(ops: Sequence[OpTime], field: str) -> dict[str, float]:
+    sums: dict[str, float] = {}
     for op in ops:
-        seconds[op.name] = seconds.get(op.name, 0.0) + op.seconds
-    return seconds
+        sums[op.name] = sums.get(op.name, 0.0) + getattr(op, field)
+    return sums
 
 
 MOST_XSPACE_BYTES: Final = 256 * 2**20
@@ -113,7 +118,8 @@ class Profile:
     fault: str = ""  # why there is no trace
     steps: int = 0
     ops: tuple[OpTime, ...] = ()  # the operations with most time of their own; of several ranks those of rank 0
-    grown: tuple[Growth, ...] = ()  # the operations whose time grew most since the baseline was recorded
+    # the operations whose time grew most since the baseline was recorded, or over the other side
+    grown: tuple[Growth, ...] = ()
 
     @property
     def command(self) -> str:

@@ -86,6 +86,7 @@ class Run:
     # the worker's versions and options, "tensorflow" -> "2.21.0"
     environment: Mapping[str, str] = field(default_factory=dict)
     step_parts: StepParts | None = None  # of a user's program; None where its batches are not seen
+    not_counted: str = ""  # of a user's program: what it did beside the steps that count, in words; "" for nothing
     disturbance: Disturbance | None = None  # what disturbed the run; None for a good run
     log: str = ""  # the worker's log file, or the log that was replayed
     # clocks, load, temperature and the like during the run; None where nothing was sampled

@@ -22,15 +22,14 @@ _SOURCES = {
 STEP = "tfperf.step"
 
 
-def begin(host: str, port: int, key: str, seen: str) -> None:
+def begin(seen: str, *address: Any) -> None:
     """Begin to wait.
 
     Args:
-        host, port: where the driver listens.
-        key: of this run, as hexadecimal digits.
         seen: a file that gets a line for each thing that was seen: the process, a tab, and what it was.
+        address: the driver's host and port, and the key of this run; without it, windows are noted in `seen`.
     """
-    here = _Process((host, port, key), seen)
+    here = _Process(address, seen)
     sys.meta_path.insert(0, _Finder(here))
     sys.addaudithook(here.hear)
     for name in [name for name in _SOURCES if name in sys.modules]:  # a .pth file has imported it
@@ -40,7 +39,7 @@ def begin(host: str, port: int, key: str, seen: str) -> None:
 class _Process:
     """This Python, and its probe once one is needed."""
 
-    def __init__(self, address: tuple[str, int, str], seen: str) -> None:
+    def __init__(self, address: tuple[Any, ...], seen: str) -> None:
         self._address = address
         self._seen = seen
         self._probe: Any = None

@@ -104,11 +104,14 @@ def in_torch_loader(module: Any, probe: Any) -> None:
         begin(self, loader)
         sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
         size = loader.batch_size or getattr(sampler, "batch_size", None)
+        if getattr(sampler, "split_batches", False):  # of accelerate: each rank takes its part of every batch
+            size //= sampler.num_processes
         # Each loader has a number of its own: evaluation may read the same data set by another one, and ids come again.
         source = self._tfperf_source = loader.__dict__.setdefault("_tfperf_source", (os.getpid(), next(sources)))
-        self._tfperf_facts = probe.loading.loaders[source] = loader_facts(
+        self._tfperf_facts = loader_facts(
             loader.num_workers * (loader.prefetch_factor or 0), size if isinstance(size, int) else None, _shards(loader)
         )
+        probe.loading.add(source, self._tfperf_facts)
 
     def __next__(self: Any) -> Any:
         source = self._tfperf_source

@@ -9,12 +9,18 @@ import os
 import select
 import socket
 import struct
+import time
+from collections.abc import Callable
 from typing import Any
 
 GREETING = b"tfperf 1"
 _LENGTH = struct.Struct(">I")
 _NONCE = 32
 _HEAD = 36  # length and signature
+_NOTED = {
+    "ready": ("source", "batches"),
+    "window": ("steps", "paused_seconds", "examples", "others"),
+}
 _CALL_SECONDS = 10.0  # a driver that does not greet by then wants nothing of this process
 
 
@@ -83,7 +89,7 @@ class Link:
     def _require_own_file(self) -> None:
         """Never write into a file of the program's: it may have closed all descriptors, and opened others."""
         if _file(self._socket) != self._file:
-            raise Gone("the program has closed its connection")
+            raise Gone("the program has closed its probe's connection")
 
     def _signature(self, sender: bytes, number: int, body: bytes) -> bytes:
         return hmac.new(self._key, b"%s %d " % (sender, number) + body, hashlib.sha256).digest()
@@ -96,6 +102,40 @@ class Link:
                 raise Gone("it has closed the connection")
             data += piece
         return data
+
+
+_NOTED_SECONDS = 0.1  # of a window
+
+
+class Notes:
+    """In a link's place where no driver asks: notes windows, and never waits."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._steps = 1
+
+    def send(self, message: Any) -> None:
+        """Note what `programs/beside.py` compares; raises Gone for one of several ranks."""
+        if message.get("ranks", 1) > 1:
+            raise Gone("it is one of several ranks")
+        for kind, names in _NOTED.items():
+            if kind in message:
+                values = {name: message[kind][name] for name in names}
+                self._say(kind + " " + json.dumps({**values, "at": time.perf_counter()}))
+        if "window" in message:
+            times = _NOTED_SECONDS / max(message["window"]["seconds"], 1e-9)
+            self._steps = max(1, min(int(self._steps * times), 2 * self._steps))
+
+    def receive(self, seconds: float) -> Any:  # noqa: ARG002  nothing is waited for
+        """Ask for the next window."""
+        return {"slowdown": 0, "hold_seconds": 0, "steps": self._steps}
+
+    def has_message(self) -> bool:
+        """Always: so the program is never held."""
+        return True
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def _file(of: socket.socket) -> tuple[int, int] | None:

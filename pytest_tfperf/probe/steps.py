@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,7 @@ _PATIENT_STEPS = 8  # of an optimizer: others may have several of its steps in o
 _PATIENT_SECONDS = 10.0
 _FEW_OTHERS, _MANY_OTHERS = 20, 1000  # steps of other optimizers in a row; a GAN's critic takes five
 _MOST_BATCHES = 4096  # of a step, that are noted
+_MOST_LOADERS = 1024  # that are known; some programs make one for each epoch
 _LARGER_STEPS = 8  # in a row: more than a GradScaler skips but in its first steps
 _MOST_EXAMPLES = 2**53
 _LOOKED_AHEAD = 2  # batches, beyond those of a step, that a loop may fetch before it trains on them
@@ -35,11 +37,11 @@ class Probe:
     """The steps of this process.
 
     Args:
-        address: host, port and key of the driver.
+        address: host, port and key of the driver; empty where windows are noted only, and nothing is held.
         say: takes what was seen, for errors.
     """
 
-    def __init__(self, address: tuple[str, int, str], say: Callable[[str], None]) -> None:
+    def __init__(self, address: tuple[Any, ...], say: Callable[[str], None]) -> None:
         self._address = address
         self.say = say
         self.hooks: list[Callable[[], None]] = []  # wait until the devices have done all that was asked of them
@@ -65,6 +67,7 @@ class Probe:
         self._first_counts: dict[str, int] = {}  # at the end of the first step
         self._until = self._wanted = 0
         self._started: float | None = None
+        self._profiler: Any = None
         self._paused_at: float | None = None
         self._paused_by: Any = None  # the source of the batches
         self.optimizer: Any = None  # a weak reference to the one whose steps count
@@ -76,7 +79,7 @@ class Probe:
         self._steps = 0
         self._examples: int | None = 0
         self._input = self._between = self._paused = 0.0
-        self._others = self._of_other_thread = 0
+        self._others = 0
         self._skipped = self.loading.skipped
 
     # What frameworks tell
@@ -100,13 +103,9 @@ class Probe:
 
     def _count(self, steps: int, examples: Any, value: Any) -> None:
         if self._thread != get_ident():
-            if self._thread in sys._current_frames():
-                self._of_other_thread += steps
+            if self._is_another_thread():
                 return
             self._thread = get_ident()  # the one that trained has ended
-        elif self._of_other_thread:
-            self._end("two threads tell steps: measure one training at a time")
-            return
         now = _clock()
         held = self.loading.step(now)
         self._total += steps
@@ -132,8 +131,18 @@ class Probe:
         if self._steps >= self._until:
             self._attend()
 
+    def _is_another_thread(self) -> bool:
+        """Whether the thread that trains is another one, and still there; then no step counts any more."""
+        if self._thread == get_ident() or self._thread not in sys._current_frames():
+            return False
+        names = [thread.name for thread in threading.enumerate() if thread.ident in (self._thread, get_ident())]
+        self._end(f"two threads take steps, {' and '.join(names)}; next: measure one training at a time, in one thread")
+        return True
+
     def other_step(self) -> None:
         """Another optimizer than the one that counts has taken a step."""
+        if self.source is OPTIMIZER and self._is_another_thread():
+            return
         self._others += 1
         self._others_in_a_row += 1
         if self.source is None and self._others_in_a_row >= _FEW_OTHERS:
@@ -187,7 +196,8 @@ class Probe:
             return False
         if self.source is not None:
             if source is EXPLICIT:  # it was to be preferred, and its first step came late
-                self._end(f"the program tells its steps from step {self._total} on, after {self.source}")
+                late = f"the program tells its steps from step {self._total} on, after {self.source}"
+                self._end(f"{late}; next: tell them from the first step on")
             return False
         now = _clock()
         seen = self._seen[source] = self._seen.get(source, 0) + 1
@@ -217,6 +227,9 @@ class Probe:
         elif self._started is None:  # the steps after a hold are over that are not timed
             self._begin(self._wanted)
             return
+        elif self._profiler is not None:
+            self._link.send({"trace": self._profiler.end(self._steps)})
+            self._profiler = None
         else:
             window = self._window(now)
             now += window.pop("slowed")
@@ -225,6 +238,10 @@ class Probe:
         while True:
             was_held = not self._link.has_message()
             request = self._link.receive(self._hold_seconds)
+            if "trace" in request:
+                profile = sys.modules["sitecustomize_of_tfperf"].load("tfperf_profile")
+                self._profiler = profile.Profiler(prefers_torch=self.source is OPTIMIZER)
+                request = {"steps": request["trace"]}
             if "steps" in request:
                 break
             if "figures" in request:
@@ -247,11 +264,14 @@ class Probe:
         self._reset()
         self._until = steps
         self.loading.last_at = None
+        if self._profiler is not None:
+            self._profiler.begin()
         self._started = _clock() if at is None else at
 
     def _call(self) -> None:
         # Imported only now: most of a program's processes take no step.
-        self._link = sys.modules["sitecustomize_of_tfperf"].load("tfperf_link").Link(*self._address)
+        link = sys.modules["sitecustomize_of_tfperf"].load("tfperf_link")
+        self._link = link.Link(*self._address) if self._address else link.Notes(self.say)
         rank, ranks = rank_of_process()
         self._link.send({"hello": "probe", "rank": rank, "ranks": ranks, "pid": os.getpid()})
         job = self._link.receive(10.0)
@@ -269,6 +289,7 @@ class Probe:
             "examples_per_step": examples,
             "counted": loading.how(ranks) if source is OPTIMIZER else "",
             "fetches": bool(loading.usual),
+            "batches": loading.usual,
             "first_step_at": self._first_at[source or ""],
             "skips": self._skip(0) if loading.buffered is not None else None,
             "counts": self._first_counts,
@@ -308,6 +329,8 @@ class Probe:
         return None if reader is None else reader()
 
     def _synchronise(self) -> None:
+        if not self._address:  # it must not change what others measure
+            return
         try:
             for wait in self.hooks:
                 wait()
@@ -320,7 +343,7 @@ class Probe:
         return self._value
 
     def _end(self, why: str) -> None:
-        """Count no more; the program goes on."""
+        """Count no more; the program goes on. The reason may end with "; next: " and what to do."""
         self.say(f"ended {why}")
         self.source = ""
         if self._link is not None:
@@ -371,6 +394,12 @@ class Loading:
         self._larger = 0  # steps in a row that hold more batches than usual
         self._foreign_steps = 0  # in a row, each after batches of a source that is not trained on
         self._foreign.clear()
+
+    def add(self, source: Any, loader: Loader) -> None:
+        """Note what a DataLoader states."""
+        self.loaders[source] = loader
+        if len(self.loaders) > _MOST_LOADERS:
+            del self.loaders[next(other for other in self.loaders if other not in self.trained)]
 
     @property
     def buffered(self) -> int | None:

@@ -19,7 +19,9 @@ BY_STEPS = "leave reads out: by its steps, training is told from evaluation"
 
 _ONE_RATE = "let one process print the rate of all"
 _MOST_KEPT = 1000
-_AGREE = math.log(1.05)  # two measurements of one thing
+AGREE = math.log(1.05)
+"""Two measurements of one thing differ by less."""
+
 _ERRORS = 2.0  # by which they differ at least
 _LEAST_READINGS = 10  # to call a number that is always the same a setting
 _LEAST_TIMES = 5
@@ -90,12 +92,6 @@ class Checks:
         if len(self._rates) < _MOST_KEPT:
             self._rates.append(_Rate(now, per_sec, line))
 
-    @property
-    def units_in_a_step(self) -> float | None:
-        """The units in a step by the rates and the time between the steps; None where lines name no steps."""
-        units = [found.units for found in self._units() if found.is_step]
-        return statistics.median(units) if len(units) >= MIN_WINDOWS_FOR_ERROR else None
-
     def conclude(self, ambiguous: str = "") -> None:
         """Refuse rates and times that the clock or other lines contradict.
 
@@ -139,15 +135,17 @@ class Checks:
             steps = list(_rising_number([rate.line for rate in self._rates]))
         found: list[_Units] = []
         begun: tuple[_Rate, int] | None = None
+        units, last = 0.0, self._rates[0]
         for rate, step in zip(self._rates, steps, strict=False):
+            units, last = units + rate.per_sec * (rate.at - last.at), rate
             if step is None:
                 continue
             if begun is None or step < begun[1]:
-                begun = (rate, step)
+                begun, units = (rate, step), 0.0
             seconds, count = rate.at - begun[0].at, step - begun[1]
             if count > 0 and seconds >= self._least_seconds:
-                found.append(_Units(rate.per_sec * seconds / count, seconds / count, begun[0], rate, is_step))
-                begun = (rate, step)
+                found.append(_Units(units / count, seconds / count, begun[0], rate, is_step))
+                begun, units = (rate, step), 0.0
         return found
 
     def _agree_with_the_clock(self) -> bool:
@@ -158,7 +156,7 @@ class Checks:
         logs = [math.log(each / self._per_step) for each in units]
         by_the_clock = statistics.median(units)
         differs, error = abs(math.log(by_the_clock / self._per_step)), statistics.stdev(logs) / math.sqrt(len(logs))
-        if differs > _AGREE and differs > _ERRORS * error:
+        if differs > AGREE and differs > _ERRORS * error:
             stated = statistics.median(rate.per_sec for rate in self._rates)
             by_steps = stated * self._per_step / by_the_clock
             raise Unreadable(
@@ -175,7 +173,7 @@ class Checks:
             return
         first, *others = self._rates
         stated, passed = math.fsum(self._per_step / rate.per_sec for rate in others), others[-1].at - first.at
-        if passed > self._least_seconds and math.log(stated / passed) > _AGREE:
+        if passed > self._least_seconds and math.log(stated / passed) > AGREE:
             raise Unreadable(
                 f"the times of its steps add up to {stated:.1f} s, and only {passed:.1f} s have passed from "
                 f"{shown(first.line)!r} to {shown(others[-1].line)!r}",
@@ -273,13 +271,14 @@ def _differ(first: Sequence[float], last: Sequence[float]) -> bool:
     """Whether two series of logarithms differ by more than their errors, which two values alone hardly show."""
     change = abs(statistics.fmean(last) - statistics.fmean(first))
     error = math.sqrt(statistics.variance(first) / len(first) + statistics.variance(last) / len(last))
-    return change > (_AGREE if len(first) > 2 else _LEAST_GAP) and change > 3 * error
+    return change > (AGREE if len(first) > 2 else _LEAST_GAP) and change > 3 * error
 
 
 _LEAST_OF_A_LEVEL = 3
 _LEAST_SHARE = 0.05
 _LEAST_GAP = math.log(1.35)  # evaluation has no backward pass
-_MOST_SPREAD = 0.2  # of a level, as a part of the gap
+_MOST_SPREAD = 0.12  # of a level, as a part of the gap
+_ALIKE_LENGTH, _MOST_ALIKE = 0.2, 0.6
 _MAD_TO_DEVIATION = 1.48
 
 
@@ -322,9 +321,16 @@ def two_levels(values: Sequence[float]) -> Sequence[bool]:
     if gap < _LEAST_GAP or max(map(_deviation, (low, high))) > _MOST_SPREAD * gap:
         return ()
     levels = [log >= high[0] for log in logs]
-    stretches = [level for level, _ in groupby(levels)]
-    shortest = min(levels.count(level) / max(1, stretches.count(level)) for level in (False, True))
-    return levels if len(stretches) >= 3 and shortest >= 2 else ()
+    stretches = [(level, len(list(of))) for level, of in groupby(levels)][1:-1]
+    is_regular = all(_are_alike([length for level, length in stretches if level is of]) for of in (False, True))
+    return levels if stretches and is_regular else ()
+
+
+def _are_alike(lengths: Sequence[int]) -> bool:
+    """Whether most stretches are as long as one another, as those of evaluation, and unlike those of a busy machine."""
+    usual = statistics.median(lengths) if lengths else _LEAST_OF_A_LEVEL
+    alike = [length for length in lengths if abs(length - usual) <= 1 + _ALIKE_LENGTH * usual]
+    return usual > 1 and len(alike) >= _MOST_ALIKE * len(lengths)
 
 
 def _between(ordered: Sequence[float], at: int) -> float:

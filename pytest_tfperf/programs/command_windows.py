@@ -21,7 +21,7 @@ from pytest_tfperf.programs.command_run import Program
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
 from pytest_tfperf.programs.reading import LINE_END, Kind, LineSplitter, Reading, Unreadable, shown
-from pytest_tfperf.programs.window_aggregator import WindowAggregator
+from pytest_tfperf.programs.window_aggregator import Confirms, WindowAggregator
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
 
@@ -46,6 +46,7 @@ class CommandWindows:
         also: figures to read beside the throughput.
         may_lack_figures: a figure that is never printed is left out, and is no error.
         peak_memory: returns the most bytes that the program held, after its last window; None where that is not known.
+        confirms: compares what the lines state with another measurement.
         notice: called again and again with what it waits for, while the first reading is late.
     """
 
@@ -59,6 +60,7 @@ class CommandWindows:
         also: Sequence[Figure] = (),
         may_lack_figures: bool = False,
         peak_memory: Callable[[], int | None] | None = None,
+        confirms: Confirms = lambda *_: False,
         notice: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -81,9 +83,9 @@ class CommandWindows:
         self._first_at: float | None = None
         self._started_at = clock()
         self._aggregator = WindowAggregator(clock(), command, WINDOW_SECONDS)
-        first_within = math.inf if self._reads.reads_to_the_end else None  # it may print its rate as its last line
-        self._patience = Patience(clock(), self._reads.first_within or first_within)
-        self._notice = notice
+        first_within = math.inf if self._reads.reads_to_the_end else _FIRST_READING_SECONDS
+        self._patience = Patience(clock(), command.first_within or first_within)
+        self._confirms, self._notice = confirms, notice
         self._windows = self._read_or_timed()
         self._warmup: list[Window] = []
         self._advanced_at = clock()  # the time of the last reading that was no repetition
@@ -124,7 +126,7 @@ class CommandWindows:
             if not windows:  # better than none, although it contains start and compilation
                 warmup, windows = [], warmup
         with self._failures():
-            self._aggregator.conclude(self._reader.ambiguous)
+            self._aggregator.conclude(self._reader.ambiguous, self._confirms)
         run = in_steady_state(replace(self._run(warmup, windows), ended_by_time=ended_by_time))
         observer.ended(run)
         return self._with_figures(run)
@@ -213,11 +215,6 @@ class CommandWindows:
             step += "; it must end with status 0" if self._reads.reads_to_the_end else ""
             readings = counted(self._aggregator.readings, "reading")
             raise self._program.failure(f"the program {bad} after {readings}", step)
-
-    @property
-    def units_in_a_step(self) -> float | None:
-        """The units in a step by its rates and the time between its steps; None where lines name no steps."""
-        return self._aggregator.checks.units_in_a_step
 
     def _chunks(self) -> Iterator[tuple[float, list[Reading]]]:
         """The readings of each piece of output, and when it was printed."""
@@ -330,27 +327,19 @@ class CommandWindows:
 
 
 _START_SECONDS = 10.0  # from the first line; a program may say at its start what it does, and pause as long
-_PRINTING_SECONDS = 40.0  # from the first line, for a program that goes on printing
-_SILENT_SECONDS = 120.0  # for one that fell silent: it may still load its data and compile
-_LEAST_BURSTS = 5
-_PAUSE = 0.5  # between two bursts
-
+_FIRST_READING_SECONDS = 120.0  # from the first line: it may still load its data and compile
 _BUFFER = 4096
 _SILENCE = 2.0
 
 
 class Patience:
-    """Decides by the clock when to give up on a program whose lines can't be read.
+    """Decides when to give up on a program: `first_within` seconds after its first line without a reading."""
 
-    Within `first_within` seconds of the first line a reading is expected; None for 40 s if the program goes on
-    printing, and two minutes if it falls silent.
-    """
-
-    def __init__(self, now: float, first_within: float | None) -> None:
+    def __init__(self, now: float, first_within: float) -> None:
         self._printed_at = now
         self._first_within = first_within
         self._first_at: float | None = None  # the time of the first line
-        self._lines = self._bursts = 0
+        self._lines = 0
         self._is_buffered = self._has_output = False
 
     def printed(self, now: float, size: int, *, lines: int) -> None:
@@ -359,7 +348,6 @@ class Patience:
         self._is_buffered |= since > _SILENCE and size >= _BUFFER
         if self._first_at is None and lines:
             self._first_at = now
-        self._bursts += self.is_past_start(now) and since >= _PAUSE
 
     def is_past_start(self, now: float) -> bool:
         """Whether the first line came so long ago that a rate was to be expected."""
@@ -377,11 +365,7 @@ class Patience:
 
     def left(self, now: float) -> float:
         """Seconds until the program is ended without a reading; inf for a program that has printed nothing."""
-        if self._first_at is None:
-            return math.inf
-        goes_on = self._bursts >= _LEAST_BURSTS and now - self._printed_at < _START_SECONDS
-        limit = _PRINTING_SECONDS if goes_on else _SILENT_SECONDS
-        return (limit if self._first_within is None else self._first_within) - (now - self._first_at)
+        return math.inf if self._first_at is None else self._first_within - (now - self._first_at)
 
     @property
     def buffering(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytest_tfperf.core.profile import OpTime
 from pytest_tfperf.errors import TfperfError
 
 _MOST_RANKS = 1024
@@ -51,6 +52,19 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """A few steps under the framework's profiler, as `core.profile.Trace` has them."""
+
+    host: str
+    steps: int
+    ops: tuple[OpTime, ...]
+    fault: str
+
+    def __post_init__(self) -> None:
+        _require_numbers(self.steps, *(number for op in self.ops for number in (op.seconds, op.count)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
     """A window as a probe tells it."""
 
@@ -70,6 +84,7 @@ class Counted:
         _require_numbers(
             self.steps, self.seconds, self.examples, self.input_seconds, self.between_seconds, self.paused_seconds
         )
+        _require_numbers(self.skipped, self.others)
 
 
 def _require_numbers(*numbers: float | None) -> None:

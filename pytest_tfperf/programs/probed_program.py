@@ -30,7 +30,7 @@ _MOST_READS = 64
 _NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
 _MOST_HELD_SECONDS = 900.0  # a program that is held for longer goes on, unmeasured
 
-_ANSWERS = {"ready", "window", "figures"}
+_ANSWERS = {"ready", "window", "figures", "trace"}
 T = TypeVar("T")
 
 THREE_WAYS = (
@@ -45,7 +45,6 @@ class Rank(WorkerRun):
     def __init__(self, program: Program, hello: Hello) -> None:
         self._program = program
         self._pid = hello.pid
-        self.taken = 0
         super().__init__(
             Process(program.run.pid, lambda _: None, is_here=True, is_ended_here=False),
             Path(program.run.log),
@@ -79,13 +78,13 @@ class Rank(WorkerRun):
     def lost(self, seconds: float = 0) -> MeasurementError:  # noqa: ARG002  the program says how it ended
         """The error for a process that has closed its connection."""
         self.fault = Fault.LOST
-        return self._program.ended(self.taken)
+        return self._program.ended()
 
     def silent(self, seconds: float | None = None) -> Hung:
         """The error for a process that takes no step any more."""
         self.fault = Fault.SILENT
         for_so_long = duration(self.silence_seconds if seconds is None else seconds)
-        return self._program.run.hung(f"{self.name} took no step for {for_so_long} after {counted(self.taken, 'step')}")
+        return self._program.run.hung(f"{self.name} took no step for {for_so_long} {self._program.after}")
 
 
 class Program:
@@ -106,15 +105,15 @@ class Program:
         self._splitter = LineSplitter()
         self.figures = figures
         self._hear = hear
-        self.has_ended = False
+        self.output_ended = False
         self.steps = 0  # that have ended, as far as the driver knows
 
     def drain(self) -> None:
         """Read what it has printed, or so much of it that the driver does other things too."""
         for _ in range(_MOST_READS):
-            if self.has_ended or (data := self.run.read(0)) is None:
+            if self.output_ended or (data := self.run.read(0)) is None:
                 return
-            self.has_ended = data == b""
+            self.output_ended = data == b""
             with self._failures():
                 for line in self._splitter.feed(data or b"\n"):  # the last one may lack its end
                     self._hear(line)
@@ -135,47 +134,49 @@ class Program:
         except Unreadable as error:
             raise self.run.failure(error.fact, error.next_step, *error.lines) from error
 
-    def seen(self) -> list[tuple[int, str]]:
-        """What its Pythons have told: the process, and what it saw."""
+    def seen(self, kind: str) -> list[str]:
+        """What its Pythons have told of this kind, each text once."""
         text = ""
         with suppress(OSError):
             text = self._seen.read_text("utf-8", "replace")
-        rows = (line.partition("\t") for line in text.splitlines())
-        return list(dict.fromkeys((int(pid), what) for pid, _, what in rows if pid.isdecimal()))
+        told = (line.partition("\t")[2] for line in text.splitlines())
+        return list(dict.fromkeys(what.removeprefix(kind) for what in told if what.startswith(kind)))
 
     def why_not_measured(self) -> str:
         """Why a probe has ended while its process goes on; "" where none has."""
-        return next((text.removeprefix("ended ") for _, text in self.seen() if text.startswith("ended ")), "")
+        return next(iter(self.seen("ended ")), "")
 
     def seen_in_words(self) -> str:
         """What was seen, in words."""
-        what = [text for _, text in self.seen()]
-        imported = sorted({text.removeprefix("imported ") for text in what if text.startswith("imported ")})
-        took = sorted({text.removeprefix("step of ") for text in what if text.startswith("step of ")})
+        imported, took, ended = sorted(self.seen("imported ")), sorted(self.seen("step of ")), self.seen("ended ")
         texts = [f"it imported {' and '.join(imported)}" if imported else "no framework was imported"]
-        if took and not self.why_not_measured():
+        if took and not ended:
             texts.append(f"a step of {' and of '.join(took)} was seen, and too few followed")
-        texts += [text for text in what if text.startswith(("failed", "ended"))]
-        return "; ".join(texts)
+        return "; ".join([*texts, *self.seen("failed "), *ended])
 
-    def ended(self, taken: int) -> MeasurementError:
+    @property
+    def after(self) -> str:
+        """After how many steps something happened, in words."""
+        return f"after {counted(self.steps, 'step')}" if self.steps else "before its first window"
+
+    def ended(self) -> MeasurementError:
         """The error for a program that has ended, or goes on without its probe."""
         deadline = time.monotonic() + _END_SECONDS
         while not (why := self.why_not_measured()) and not self.run.has_ended() and time.monotonic() < deadline:
             self.drain()
             time.sleep(_DRAIN_SECONDS)
-        after = f"after {counted(taken, 'step')}" if taken else "before its first window"
-        if "the program tells its steps" in why:
-            return self.run.failure(why, "tell them from the first step on")
         if why or not self.run.has_ended():
-            text = f": {why}" if why else ", or started itself anew"
-            return self.run.failure(f"the program is no longer measured {after}, and still runs{text}", THREE_WAYS)
-        bad = self.run.ended_badly()
-        if bad:
-            return self.run.failure(f"the program {bad} {after}", "fix the cause that its output shows")
-        fact = f"the program ended {after}"
+            why = why or "it has closed its probe's connection, or started itself anew"
+            return self.not_measured(f"the program is no longer measured {self.after}, and still runs", why)
+        if bad := self.run.ended_badly():
+            return self.run.failure(f"the program {bad} {self.after}", "fix the cause that its output shows")
         step = Line("let it train longer, or give fewer steps=", "next")
-        return TrainingEnded(fact, step, f"its log: {self.run.log}")
+        return TrainingEnded(f"the program ended {self.after}", step, f"its log: {self.run.log}")
+
+    def not_measured(self, fact: str, why: str) -> MeasurementError:
+        """The error for a program whose probe has ended; the reason may say what to do."""
+        why, _, advice = why.partition("; next: ")
+        return self.run.failure(f"{fact}: {why}", advice or THREE_WAYS)
 
     def checked(self, kind: type[T], answer: object) -> T:
         """An answer of a probe as a dataclass."""
@@ -193,6 +194,14 @@ class Program:
         fact = f"the program took no step that can be seen in {duration(waited)}: {self.seen_in_words()}"
         step = f"{THREE_WAYS}; if its first step comes later, give first_within=SECONDS"
         return self.run.failure(fact, step).of_type(NoStep)
+
+    def ended_without_a_step(self) -> MeasurementError:
+        """The error for a program that ended before its probe called."""
+        bad = self.run.ended_badly()
+        fact = f"the program {bad or 'ended'} before a step could be seen: {self.seen_in_words()}"
+        if bad:
+            return self.run.failure(fact, "fix the cause that its output shows")
+        return self.run.failure(fact, THREE_WAYS).of_type(NoStep)
 
 
 def two(program: Program, pids: Sequence[int]) -> MeasurementError:
@@ -235,10 +244,10 @@ def called(
         try:
             channel, message = listener.greet(_DRAIN_SECONDS)
         except Silence:
-            if program.has_ended:
-                raise _no_call(program) from None
+            if program.output_ended and program.run.has_ended():  # one that only closed its output may still train
+                raise program.ended_without_a_step() from None
             if not calls and (why := program.why_not_measured()):
-                raise program.run.failure(f"the program can't be measured: {why}", THREE_WAYS) from None
+                raise program.not_measured("the program can't be measured", why) from None
             continue
         undo.callback(channel.close)
         hello = program.checked(Hello, message)
@@ -254,14 +263,6 @@ def called(
         channel.most_bytes = MOST_BYTES
         rank.adopt(channel, phase)
     return ranks
-
-
-def _no_call(program: Program) -> MeasurementError:
-    bad = program.run.ended_badly()
-    fact = f"the program {bad or 'ended'} before a step could be seen: {program.seen_in_words()}"
-    if bad:
-        return program.run.failure(fact, "fix the cause that its output shows")
-    return program.run.failure(fact, THREE_WAYS).of_type(NoStep)
 
 
 _WRITES = re.compile(r"-*\w*?(out|save|log|checkpoint|ckpt|result|run|work)\w*|-*\w*port", re.IGNORECASE)

@@ -23,22 +23,16 @@ from pytest_tfperf.core.figure import (
     RECOMPILES,
 )
 from pytest_tfperf.core.measurement import MEASURED
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.run import StepParts, Window
 from pytest_tfperf.errors import MeasurementError, OneAtATime
-from pytest_tfperf.probe import entry, frameworks, link, steps
+from pytest_tfperf.probe import entry, frameworks, link, profile, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.own_formats import FigureLines
-from pytest_tfperf.programs.probe_messages import Counted, Figures, Hello, Ready
-from pytest_tfperf.programs.probed_program import (
-    THREE_WAYS,
-    Program,
-    Rank,
-    called,
-    require_probe,
-    two,
-    why_not_at_once,
-)
+from pytest_tfperf.programs.probe_messages import Counted, Figures, Hello, Profiled, Ready
+from pytest_tfperf.programs.probed_program import THREE_WAYS, Program, Rank, called, require_probe, two, why_not_at_once
+from pytest_tfperf.reports.numbers import SMALLEST_SHOWN, counted, percent
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.training_run import OfRank, TrainingRun
 from pytest_tfperf.workers.wire import Listener, Silence
@@ -95,8 +89,7 @@ class ProbedRun(TrainingRun):
         """See `TrainingRun.why_not_held`."""
         if len(self._ranks) > 1:
             return f"{len(self._ranks)} processes train together"
-        skips = self._of_ready[0].skips
-        if skips is None:
+        if self._of_ready[0].skips is None:
             return "nobody knows how many batches it fetches ahead, and so would be too fast after waiting"
         return ""
 
@@ -111,12 +104,25 @@ class ProbedRun(TrainingRun):
         whole = math.fsum(window.seconds for window in timed) / steps
         return StepParts(input=waited, compute=max(0.0, whole - waited - between), other=between)
 
+    def not_counted(self, windows: int) -> str:
+        """See `TrainingRun.not_counted`; of the first rank."""
+        timed = self._windows[-windows:] if windows else []
+        paused = math.fsum(window.paused_seconds for window in timed)
+        share = paused / (paused + math.fsum(window.seconds for window in timed)) if paused else 0.0
+        others, skipped = sum(window.others for window in timed), sum(window.skipped for window in timed)
+        texts = [f"{percent(share)} of the time, as in an evaluation"] if share >= SMALLEST_SHOWN else []
+        texts += [f"{counted(others, 'step')} of other optimizers"] if others else []
+        texts += [f"{skipped:,} of its batches, which no step followed"] if skipped else []
+        return "; ".join(texts)
+
     def _answers(self, kind: str) -> list[Any]:
         answers = super()._answers(kind)
         if kind == "ready":
             return self._readied([self._program.checked(Ready, answer) for answer in answers])
         if kind == "figures":
             answers = [self._program.checked(Figures, {"values": answer}).values for answer in answers]
+        if kind == "trace":
+            answers = [plain(self._program.checked(Profiled, answer)) for answer in answers]
         return answers
 
     def _readied(self, ready: list[Ready]) -> list[Any]:
@@ -124,8 +130,6 @@ class ProbedRun(TrainingRun):
         if ready[0].source not in _WAY:
             raise self._program.run.failure(f"its probe told steps of {ready[0].source!r:.60}", THREE_WAYS)
         self._of_ready = ready
-        for rank, of_rank in zip(self._ranks, ready, strict=True):
-            rank.taken = of_rank.steps
         self._program.steps = ready[0].steps
         first, given = ready[0], self._command.examples_per_step
         known = [each.examples_per_step for each in ready]
@@ -148,7 +152,7 @@ class ProbedRun(TrainingRun):
             "replicas": len(ready),
             "steps": first.steps,
             "compile_seconds": max(0.0, first.first_step_at - self._program.began),
-            "fetches": first.fetches,
+            "fetches": True,  # data may be loaded where no loader is seen, so stalls in few windows must count
             "environment": first.environment,
         }
         return [answer] * len(ready)
@@ -168,8 +172,6 @@ class ProbedRun(TrainingRun):
                 doubt = next((window.doubt for window in of_ranks if window.doubt), "some batches could not be counted")
                 raise self._program.run.failure(doubt, "give examples_per_step=, over all devices, or unit='steps/s'")
             examples = sum(count or 0 for count in counts)
-        for rank in self._ranks:
-            rank.taken += first.steps
         self._program.drain()  # what it printed in the window's steps
         self._program.steps += first.steps
         self._note_other_work(first, seconds)
@@ -217,8 +219,8 @@ class ProbedRun(TrainingRun):
         Raises:
             MeasurementError: the framework has no such counter under the names that are known here.
         """
-        if failed := [text for _, text in self._program.seen() if text.startswith("failed")]:
-            fact = f"{name} can't be counted: {failed[0].removeprefix('failed ')}"
+        if failed := self._program.seen("failed "):
+            fact = f"{name} can't be counted: {failed[0]}"
             raise self._program.run.failure(fact, f"leave {name} out of also=")
         step = self._of_ready[0].steps
         for window in self._windows:
@@ -239,7 +241,7 @@ class ProbedRun(TrainingRun):
             poll = select.poll()
             for worker in waiting:
                 poll.register(worker.channel, select.POLLIN)
-            if not self._program.has_ended:
+            if not self._program.output_ended:
                 poll.register(self._program.run, select.POLLIN)
             poll.poll(min(left, _GREET_SECONDS) * 1000)
 
@@ -287,8 +289,8 @@ def start(
         require_probe(prepared.command)
     if prepared.scratch is None:
         raise MeasurementError(
-            "a program on several nodes is not measured by its steps",
-            next_step="State what it prints: reads=Reads(...)",
+            "a program is measured by its steps on one node only",
+            next_step="On several nodes state what it prints: reads=Reads(...); `tfperf read -- COMMAND` shows it",
         )
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, prepared.scratch, ignore_errors=True)
@@ -299,7 +301,7 @@ def start(
         host, port, key = listener.address.rsplit(":", 2)
         seen = prepared.scratch / "seen"
         hook = HookFolder(prepared.scratch)
-        hook.add(entry, "begin", host, int(port), key, str(seen), beside=(steps, link, frameworks))
+        hook.add(entry, "begin", str(seen), host, int(port), key, beside=(steps, link, frameworks, profile))
         environment = hook.environment(prepared.command.env)
         run = CommandRun(replace(prepared, command=replace(prepared.command, env=environment)))
         undo.callback(run.close)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.run import Window
@@ -12,6 +14,19 @@ from pytest_tfperf.programs.checks import BY_STEPS, Checks, two_levels
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, shown
 
 _MOST_KEPT = 1000
+
+
+class Stated(NamedTuple):
+    """A window of what lines state."""
+
+    begin: float  # in seconds
+    end: float
+    per_sec: float  # units
+    is_counted: bool  # by a counter, and not by a printed rate or time
+
+
+Confirms = Callable[[Sequence[Stated], Command], bool]
+"""Returns whether another measurement shows what was stated; raises `Unreadable` where that shows something else."""
 
 
 class WindowAggregator:
@@ -33,7 +48,7 @@ class WindowAggregator:
         self._counter = Counter()
         self._pauses = Pauses()
         self._mean: tuple[int, float] | None = None
-        self._steps_per_sec: list[float] = []  # of the windows of a counter
+        self._command, self._stated = command, list[Stated]()
         self.checks = Checks(command, least_seconds)
         self.readings = 0
 
@@ -41,7 +56,7 @@ class WindowAggregator:
         """Add a reading; returns whether it advances.
 
         Raises:
-            Unreadable: several processes print, or a counter has two speeds in turn.
+            Unreadable: several processes print.
         """
         self._losses.append(reading.loss)
         self._counts = reading.kind is Kind.STEP
@@ -56,7 +71,7 @@ class WindowAggregator:
             case Kind.MEAN_SECONDS:
                 self._undo_mean(now, reading, self._per_step / reading.value)
             case Kind.STEP:
-                timed = self._counter.take(now, reading.value, reading.line)
+                timed = self._counter.take(now, reading.value)
                 if timed is None:
                     return False
                 self._steps += timed[0]
@@ -65,15 +80,19 @@ class WindowAggregator:
         self.readings += 1
         return True
 
-    def conclude(self, ambiguous: str) -> None:
+    def conclude(self, ambiguous: str, confirms: Confirms) -> None:
         """Refuse readings that contradict one another; see `Checks.conclude`."""
         self._pauses.conclude()
-        if levels := two_levels(self._steps_per_sec):
-            pairs = zip(self._steps_per_sec, levels, strict=True)
-            slow = statistics.median(rate for rate, is_fast in pairs if not is_fast)
+        if confirms(self._stated, self._command):
+            return
+        counted = [window.per_sec / self._per_step for window in self._stated if window.is_counted]
+        if levels := two_levels(counted):
+            slow, fast = (
+                statistics.median(rate for rate, level in zip(counted, levels, strict=True) if level is of)
+                for of in (False, True)
+            )
             raise Unreadable(
-                f"its counter runs at {slow:.4g} and {max(self._steps_per_sec):.4g} steps/s in turn: one speed "
-                "may be of evaluation",
+                f"its counter runs at {slow:.4g} and {fast:.4g} steps/s in turn: one speed may be of evaluation",
                 f"let the pattern find the lines of training only; or {BY_STEPS}",
             )
         self.checks.conclude(ambiguous)
@@ -96,10 +115,11 @@ class WindowAggregator:
         elif self._steps > 0 and self._seconds > 0:
             steps = max(1, round(self._steps))  # a counter of epochs has fractions
             window = Window(steps, self._seconds * (steps / self._steps), worst_loss(self._losses))
-            if self._counts and len(self._steps_per_sec) < _MOST_KEPT:
-                self._steps_per_sec.append(self._steps / self._seconds)
         else:
             return None
+        per_sec = window.steps * self._per_step / window.seconds
+        if len(self._stated) < _MOST_KEPT:
+            self._stated.append(Stated(self._begin, now, per_sec, self._counts))
         self._begin, self._rates, self._losses = now, [], []
         self._steps, self._seconds = 0.0, 0.0
         return window
@@ -127,8 +147,6 @@ class WindowAggregator:
 
 
 _ONE_STEP = 1.5  # an increment up to here is no jump; it may be a fraction of an epoch
-_LEAST_STEPS, _LEAST_SECONDS = 5, 0.5  # of an epoch: a busy machine makes shorter ones any multiple faster or slower
-_MOST_FASTER = 1.3  # than both neighbours; evaluation has no backward pass
 
 
 class Counter:
@@ -142,15 +160,9 @@ class Counter:
         self._before: tuple[float, float] | None = None  # step and time of the last line
         self._held = (0.0, 0.0)
         self._jumps = False
-        self._sweep = (0.0, 0.0)  # steps and seconds since the counter began anew
-        self._per_sec: list[float] = []  # in the last three sweeps
 
-    def take(self, now: float, step: float, line: str) -> tuple[float, float] | None:
-        """The steps and seconds to add; None for a line that is printed again, or begins anew.
-
-        Raises:
-            Unreadable: every other sweep of the counter is faster, as evaluation is.
-        """
+    def take(self, now: float, step: float) -> tuple[float, float] | None:
+        """The steps and seconds to add; None for a line that is printed again, or begins anew."""
         before = self._before
         if before is not None and step == before[0]:
             return None
@@ -159,26 +171,12 @@ class Counter:
             return 0.0, 0.0
         if step < before[0]:  # as in each of Keras' epochs
             self._held, self._jumps = (0.0, 0.0), False
-            self._end_sweep(line)
             return None
         held, since = self._held, (step - before[0], now - before[1])
         self._jumps |= since[0] > _ONE_STEP
         steps, seconds = held if self._jumps else since
         self._held = since if self._jumps else (0.0, 0.0)
-        self._sweep = (self._sweep[0] + steps, self._sweep[1] + seconds)
         return steps, seconds
-
-    def _end_sweep(self, line: str) -> None:
-        (steps, seconds), self._sweep = self._sweep, (0.0, 0.0)
-        if steps < _LEAST_STEPS or seconds < _LEAST_SECONDS:
-            return
-        self._per_sec = [*self._per_sec[-2:], steps / seconds]
-        if len(self._per_sec) == 3 and self._per_sec[1] > _MOST_FASTER * max(self._per_sec[0], self._per_sec[2]):
-            raise Unreadable(
-                f"its counter runs at {self._per_sec[0]:.4g} and {self._per_sec[1]:.4g} steps/s in turn, before "
-                f"{shown(line)!r}: one seems to be of evaluation",
-                f"let the pattern find the lines of training only, as by their title; or {BY_STEPS}",
-            )
 
 
 _PAUSE = 5  # times the usual time of a step

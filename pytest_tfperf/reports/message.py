@@ -24,7 +24,7 @@ from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.acknowledgement import lines_about_owner
 from pytest_tfperf.reports.invalid import ADVICE, advice_on_invalid, disturbance_fact, disturbed_pairs
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
-from pytest_tfperf.reports.run import breakdown_lines, parts_lines, telemetry_lines
+from pytest_tfperf.reports.run import breakdown_lines, not_counted_lines, parts_lines, telemetry_lines
 from pytest_tfperf.reports.verdict import (
     bad_figures,
     fact,
@@ -110,6 +110,7 @@ def throughput_lines(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         yield from _discarded(m)
     elif row is None:
         yield from breakdown_lines(m.breakdown, m.throughput)
+        yield from not_counted_lines(m.runs)
     else:
         if (id := m.workload.id) != shown_name(id, m.name):
             yield Line(f"{id}    (its key in files)", "workload")
@@ -119,6 +120,7 @@ def throughput_lines(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         yield from _discarded(m)
         yield from breakdown_lines(m.breakdown, m.throughput)
         yield from parts_lines(recorded_parts(row), StepParts.of(m.runs))
+        yield from not_counted_lines(m.runs)
         yield from profile_lines(m.profile)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
             yield Line(_detectable(verdict), "detectable")
@@ -145,10 +147,16 @@ def _of_both(b: Measurement, a: MeasuredSide) -> Iterator[Line]:
     if a.doubt:
         yield Line(a.doubt, "doubt")
     yield from _discarded(b)
-    yield from parts_lines(StepParts.of(pair.a for pair in b.pairs), StepParts.of(pair.b for pair in b.pairs))
+    yield from cause_lines(b)
     for name, side in (("a", a), ("b", b)):
         for line in breakdown_lines(side.breakdown, side.throughput):
             yield Line(line.text, f"{name}'s {line.label}")
+
+
+def cause_lines(b: Measurement) -> Iterator[Line]:
+    """Yield labelled lines about the step of a program beside another side: its parts, and the operations that grew."""
+    yield from parts_lines(StepParts.of(pair.a for pair in b.pairs), StepParts.of(pair.b for pair in b.pairs))
+    yield from profile_lines(b.profile)
 
 
 def _discarded(m: Measurement) -> Iterator[Line]:
@@ -269,19 +277,21 @@ def profile_lines(profile: Profile | None) -> Iterator[Line]:
         return
     if profile.folder:
         yield Line(f"{profile.folder}    (open with {profile.command})", "profile")
-    else:
+    elif profile.fault:
         yield Line(f"none: {profile.fault}", "profile")
     for growth in profile.grown:
         yield Line(_growth(growth), "grew")
 
 
 def _growth(growth: Growth) -> str:
-    """Write a growth: "Conv2D block3/conv 1.2 -> 3.4 ms a step"."""
+    """Write a growth: "Conv2D block3/conv 1.2 -> 3.4 ms a step, calls 1 -> 14"."""
     name = growth.name if growth.name == growth.type else f"{growth.type} {growth.name}"
     before = _milliseconds(growth.before_seconds)
     if growth.is_at_most:
         before = f"under {before}" if growth.before_seconds > _NEGLIGIBLE * growth.seconds else "0"
-    return f"{name} {before} -> {_milliseconds(growth.seconds)} ms a step"
+    text = f"{name} {before} -> {_milliseconds(growth.seconds)} ms a step"
+    has_other_count = growth.count != growth.before_count and not growth.is_at_most
+    return f"{text}, calls {growth.before_count:.3g} -> {growth.count:.3g}" if has_other_count else text
 
 
 def _milliseconds(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower
@@ -59,6 +59,12 @@ def parts_lines(then: StepParts | None, now: StepParts | None) -> Iterator[Line]
     more = after[grown] - before[grown]
     end = f": {grown} takes {milliseconds(more)} longer" if more > 0 else ""
     yield Line(", ".join(texts) + end, "step")
+
+
+def not_counted_lines(runs: Sequence[Run]) -> Iterator[Line]:
+    """Yield a line about what a program did beside the steps that count."""
+    if text := next((run.not_counted for run in reversed(runs) if run.not_counted), ""):
+        yield Line(text, "not counted")
 
 
 def straggler_text(breakdown: Breakdown | None) -> str:

@@ -14,29 +14,11 @@ from pytest_tfperf.core.baseline import READ, Baseline, Provenance
 from pytest_tfperf.core.figure import LOSS, PEAK_MEMORY, RATE, SHARE, Better, Figure, at_fixed_steps, shown_name
 from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.rerun_command import recording_option
-from pytest_tfperf.core.verdict import (
-    BAD_NEWS,
-    WORST_FIRST,
-    Against,
-    Consequence,
-    Outcome,
-    Reason,
-    Rule,
-    Verdict,
-)
+from pytest_tfperf.core.verdict import BAD_NEWS, WORST_FIRST, Against, Consequence, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.core.workload import shown_name as workload_name
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.invalid import fallback_fact, invalid
-from pytest_tfperf.reports.numbers import (
-    SMALLEST_SHOWN,
-    change,
-    compared,
-    counted,
-    interval,
-    percent,
-    rate,
-    written_in,
-)
+from pytest_tfperf.reports.numbers import SMALLEST_SHOWN, change, compared, counted, interval, percent, rate, written_in
 from pytest_tfperf.reports.table import shown_names
 
 _DISTINGUISHING: Final = ("commit", "packages", "tensorflow", "torch", "jax", "python")
@@ -390,7 +372,9 @@ def _why_not_measured(figure: Figure) -> str:
     if figure.name == PEAK_MEMORY:
         return "not measured: neither the framework nor the system tells it here, or it ended within a second"
     if figure.name == LOSS:
-        return "not measured: the training gives no loss"
+        return "not measured: the training gives no loss, or runs several steps in one call"
+    if figure.is_count:
+        return "not measured: what trains does not count it, or runs several steps in one call"
     return "not measured"
 
 

@@ -136,6 +136,10 @@ class TrainingRun:
         """The parts of a step in the last windows; None where they are not known."""
         return None
 
+    def not_counted(self, windows: int) -> str:  # noqa: ARG002  a worker does nothing else
+        """What it did in the last windows beside the steps that count, in words."""
+        return ""
+
     @property
     def why_not_held(self) -> str:
         """Why it may not wait between two windows, as for those of another training; "" where it may."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,11 +17,12 @@ from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.measurement import Interleaving, Measurement
-from pytest_tfperf.core.profile import Bound, Input, StepProfile
+from pytest_tfperf.core.profile import Bound, Input, OpTime, Profile, StepProfile, Trace
 from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.verdict import Outcome
@@ -36,6 +37,7 @@ from pytest_tfperf.errors import (
 from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.verdict import why_of
+from pytest_tfperf.workers.training_run import TrainingRun
 from tests.helpers.played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, PlayedLauncher, PlayedRun
 
 HOST = TRIVIAL.with_(input_pipeline="host")
@@ -286,6 +288,79 @@ def test_a_required_ratio_that_is_missed_is_not_explained_as_a_slowdown() -> Non
     assert (found.outcome, b.started) == (Outcome.REGRESSED, len(found.pairs))
     assert found.breakdown is not None
     assert found.breakdown.slower is None
+
+
+# What grew in a program
+
+
+class PlayedPrograms(RunEngine):
+    """Takes workers that play a script for programs of PyTorch, and profiles them so."""
+
+    environment: ClassVar[Mapping[str, str]] = {"torch": "2.13.0"}
+
+    def trace_of(self, run: PlayedRun, steps: int) -> Trace:
+        return PlayedRun.trace(run, steps)[0]
+
+    def _training(self, side: Side, plan: Plan, beside: TrainingRun | None = None) -> Any:
+        run = side.launcher.start(None, self._observer.phase)  # type: ignore[arg-type]  # a program has no job
+        run.environment = self.environment
+        run.trace = lambda steps: (self.trace_of(run, steps),)  # type: ignore[method-assign]
+        return run
+
+
+def of_programs(
+    b: tuple[float, ...] = (80.0, 80.1), engine: type[PlayedPrograms] = PlayedPrograms, **terms: float
+) -> tuple[Measurement, int]:
+    """A comparison with a faster program, and how many runs of each it took after those of its pairs."""
+    left, right = (
+        Side(workload=Command(["train.py"], name=launcher.name), topology=BOX, launcher=launcher)
+        for launcher in sides(b=b)
+    )
+    found = compare(engine(Notes(), PlayedGuard()), left, right, PLAN, Terms(**terms))
+    return found, right.launcher.started - len(found.pairs)  # type: ignore[attr-defined]
+
+
+def test_a_program_that_is_slower_is_profiled_in_one_more_run_of_each() -> None:
+    found, more = of_programs()
+    assert (found.outcome, more) == (Outcome.REGRESSED, 1)
+    assert found.profile is not None
+    assert (found.profile.steps, found.profile.fault) == (10, "")
+    assert [growth.name for growth in found.profile.grown] == ["block/conv"]
+
+
+def test_a_program_that_is_as_fast_is_not_profiled() -> None:
+    found, more = of_programs(ALMOST)
+    assert (found.outcome, found.profile, more) == (Outcome.PASS, None, 0)
+
+
+def test_a_program_of_a_framework_without_a_known_profiler_is_not_run_again() -> None:
+    class Others(PlayedPrograms):
+        environment: ClassVar = {"tensorflow": "2.21.0"}
+
+    found, more = of_programs(engine=Others)
+    assert (found.outcome, found.profile, more) == (Outcome.REGRESSED, None, 0)
+
+
+def test_a_profiler_that_fails_changes_no_verdict() -> None:
+    class Failing(PlayedPrograms):
+        def trace_of(self, run: PlayedRun, steps: int) -> Trace:
+            raise MeasurementError("the program took no step for 1 min")
+
+    found, _ = of_programs(engine=Failing)
+    assert found.outcome is Outcome.REGRESSED
+    assert found.profile == Profile(fault="the program took no step for 1 min")
+
+
+def test_operations_that_explain_none_of_the_loss_are_not_named() -> None:
+    class Same(PlayedPrograms):
+        def trace_of(self, run: PlayedRun, steps: int) -> Trace:
+            op = OpTime(name="aten::mm", type="aten::mm", seconds=0.001, count=1.0)
+            noise = replace(op, seconds=op.seconds * (1.01 if run.name == "b" else 1))
+            return Trace(host="", steps=steps, ops=(noise,))
+
+    found, _ = of_programs(engine=Same)
+    assert found.profile is not None
+    assert (found.profile.grown, found.profile.fault[:38]) == ((), "no operation of the framework grew: lo")
 
 
 def test_a_loss_that_is_not_finite_is_invalid() -> None:

@@ -69,6 +69,8 @@ def test_an_operation_is_the_same_one_if_another_kernel_computes_it() -> None:
 def test_kernels_of_one_name_are_counted_together() -> None:
     now = [op("block/conv", 1.0, "FusedConv2D"), op("block/conv", 0.5)]
     assert grown(now, [op("block/conv", 1.5)]) == ()
+    (found,) = grown(now, [op("block/conv", 1.0)])
+    assert (found.before_count, found.count) == (1.0, 2.0)
 
 
 def test_what_was_too_small_to_be_kept_took_less_than_all_that_was() -> None:
@@ -93,6 +95,15 @@ def line(growth: Growth) -> str:
         ({"before_seconds": 1.2e-3, "is_at_most": True}, "Conv2D block3/conv under 1.2 -> 3.4 ms a step"),
         ({"before_seconds": 1e-6, "is_at_most": True}, "Conv2D block3/conv 0 -> 3.4 ms a step"),
         ({"before_seconds": 1.2e-3, "name": "Conv2D"}, "Conv2D 1.2 -> 3.4 ms a step"),
+        (
+            {"before_seconds": 1.2e-3, "before_count": 1.0, "count": 14.0},
+            "Conv2D block3/conv 1.2 -> 3.4 ms a step, calls 1 -> 14",
+        ),
+        ({"before_seconds": 1.2e-3, "before_count": 2.0, "count": 2.0}, "Conv2D block3/conv 1.2 -> 3.4 ms a step"),
+        (
+            {"before_seconds": 1.2e-3, "is_at_most": True, "count": 2.0},
+            "Conv2D block3/conv under 1.2 -> 3.4 ms a step",
+        ),
         ({"before_seconds": 0.0341, "seconds": 0.123}, "Conv2D block3/conv 34 -> 123 ms a step"),
     ],
 )

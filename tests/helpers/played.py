@@ -59,6 +59,9 @@ class PlayedRun:
     def step_parts(self, windows: int) -> StepParts | None:
         return self.parts
 
+    def not_counted(self, windows: int) -> str:
+        return ""
+
     def request(self, steps: int) -> None:
         self.queued.append(steps)
 

@@ -56,7 +56,7 @@ class PlayedProgram:
     def proof(self, pid: int) -> AbstractContextManager[None]:
         return nullcontext()
 
-    pid = 0
+    pid, scratch = 0, None
 
     def close(self) -> None:
         pass

@@ -26,6 +26,7 @@ class Driver:
         self.steps = 1
         self.most = 10**9
         self.holds = False
+        self.traces: list[int] = []
         self.sent: list[Any] = []
 
     def send(self, message: Any) -> None:
@@ -36,6 +37,8 @@ class Driver:
             return {"slowdown": 0.0, "hold_seconds": 900.0}
         if len(self.windows) >= self.most:
             raise Gone("it has closed the connection")
+        if self.traces:
+            return {"trace": self.traces.pop()}
         return {"steps": self.steps}
 
     def has_message(self) -> bool:
@@ -63,13 +66,16 @@ class Training:
         self.now = 0.0
         self.driver = Driver()
         self.said: list[str] = []
-        door = SimpleNamespace(load=lambda _: SimpleNamespace(Link=lambda *_: self.driver))
+        self.profiled: list[float] = []  # when the profiler began
+        profiler = SimpleNamespace(begin=lambda: self.profiled.append(self.now), end=lambda steps: {"steps": steps})
+        parts = SimpleNamespace(Link=lambda *_: self.driver, Profiler=lambda **_: profiler)
+        door = SimpleNamespace(load=lambda _: parts)
         monkeypatch.setitem(sys.modules, "sitecustomize_of_tfperf", door)
         monkeypatch.setattr(steps, "_clock", lambda: self.now)
         self.probe = Probe(("", 0, ""), self.said.append)
 
     def loader(self, name: str, size: int | None = 8, ahead: int = 0, shards: int = 1) -> None:
-        self.probe.loading.loaders[name] = Loader(ahead, size, shards)
+        self.probe.loading.add(name, Loader(ahead, size, shards))
 
     def fetch(self, source: str = "train", size: int | None = 8, times: int = 1) -> None:
         for _ in range(times):
@@ -304,7 +310,7 @@ def test_batches_whose_size_is_not_known_make_a_step_unknown(training: Training)
 
 def test_ranks_whose_sampler_does_not_split_the_data_are_not_counted() -> None:
     loading = Loading()
-    loading.loaders["train"] = Loader(0, 8, 1)
+    loading.add("train", Loader(0, 8, 1))
     for _ in range(4):
         loading.fetched("train", 8)
         loading.step(0.0)
@@ -327,6 +333,20 @@ def test_as_many_steps_as_the_loader_buffers_are_not_timed_after_a_hold(training
     assert (first["steps"], second["steps"]) == (5, 5)
     assert first["seconds"] == second["seconds"] == 5 * (2 * FETCH + STEP)
     assert training.driver.ready["skips"] == 3
+
+
+def test_a_profile_is_of_the_steps_after_those_that_the_loader_fetched_ahead(training: Training) -> None:
+    training.loader("train", ahead=2)
+    training.driver.holds = True
+    training.warm_up()
+    training.driver.traces = [10]
+    training.warm_up(1)  # the window that was asked for before
+    began = training.now
+    training.warm_up(2 + 10)
+    assert training.driver.sent[-1] == {"trace": {"steps": 10}}
+    assert training.profiled == [began + 2 * (FETCH + STEP)]
+    training.warm_up(2 + 1)
+    assert [window["steps"] for window in training.driver.windows] == [1, 1]
 
 
 def test_a_hold_is_not_timed(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +385,8 @@ def test_keras_wins_over_optimizers(training: Training) -> None:
 def test_an_audit_event_that_comes_late_ends_the_measurement(training: Training) -> None:
     training.warm_up(10)
     training.probe.told((32, None))
-    assert training.said[-1] == f"ended the program tells its steps from step 3 on, after {OPTIMIZER}"
+    late = f"the program tells its steps from step 3 on, after {OPTIMIZER}"
+    assert training.said[-1] == f"ended {late}; next: tell them from the first step on"
     training.warm_up(10)
     assert len(training.driver.windows) == 2
 
@@ -425,7 +446,19 @@ def test_a_driver_that_is_gone_lets_the_program_go_on(training: Training) -> Non
     assert len(training.driver.windows) == 2
 
 
+def test_a_program_that_makes_a_loader_for_each_epoch_does_not_fill_the_memory(training: Training) -> None:
+    training.loader("train")
+    training.warm_up(9)
+    for number in range(2000):
+        training.loader(f"evaluation {number}")
+    assert len(training.probe.loading.loaders) == 1024
+    assert "train" in training.probe.loading.loaders
+
+
 # Threads
+
+
+ONE_AT_A_TIME = "measure one training at a time, in one thread"
 
 
 def in_a_thread(call: Callable[[], None], until: threading.Event | None = None) -> threading.Thread:
@@ -437,7 +470,7 @@ def in_a_thread(call: Callable[[], None], until: threading.Event | None = None) 
         if until is not None:
             until.wait()
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, name="trains")
     thread.start()
     done.wait()
     if until is None:
@@ -449,8 +482,21 @@ def test_steps_of_two_threads_end_the_measurement(training: Training) -> None:
     training.warm_up(9)
     in_a_thread(training.step)
     training.warm_up(2)
-    assert training.said[-1] == "ended two threads tell steps: measure one training at a time"
+    assert training.said[-1] == "ended two threads take steps, MainThread and trains; next: " + ONE_AT_A_TIME
     assert len(training.driver.windows) == 1
+
+
+def test_a_training_that_moves_to_another_thread_ends_the_measurement(training: Training) -> None:
+    training.warm_up(9)
+    in_a_thread(lambda: training.warm_up(20))
+    assert training.said[-1] == "ended two threads take steps, MainThread and trains; next: " + ONE_AT_A_TIME
+
+
+def test_two_trainings_in_two_threads_end_the_measurement_also_with_an_optimizer_each(training: Training) -> None:
+    training.warm_up(9)
+    in_a_thread(training.probe.other_step)
+    training.warm_up(1)
+    assert training.said[-1] == "ended two threads take steps, MainThread and trains; next: " + ONE_AT_A_TIME
 
 
 def test_a_thread_takes_over_from_one_that_has_ended(training: Training) -> None:

@@ -151,7 +151,7 @@ def test_a_gan_counts_its_first_optimizer(torch: Start) -> None:
                     other.step()
     """)
     assert examples(run) == [100] * 3
-    assert run._windows[-1].others == 20
+    assert run.not_counted(1) == "20 steps of other optimizers"
 
 
 def test_steps_that_a_grad_scaler_skips_are_no_steps(torch: Start) -> None:
@@ -166,7 +166,7 @@ def test_steps_that_a_grad_scaler_skips_are_no_steps(torch: Start) -> None:
                 scaler.update()
     """)
     assert examples(run, steps=8) == [80] * 3  # an epoch each
-    assert run._windows[-1].skipped == 2
+    assert "2 of its batches, which no step followed" in run.not_counted(1)
 
 
 def test_an_iterable_data_set_that_gives_whole_batches(torch: Start) -> None:
@@ -284,6 +284,22 @@ def test_the_examples_of_all_ranks_count(torch: Start, argv: tuple[str, ...], be
     assert run.why_not_held == "2 processes train together"
 
 
+SPLITS = """
+    class BatchSamplerShard:  # as accelerate has it
+        batch_size, num_processes, split_batches = 20, 2, True
+        def __iter__(self):
+            rank = int(os.environ["RANK"])
+            return (list(range(i + 10 * rank, i + 10 * rank + 10)) for i in range(0, 100, 20))
+"""
+
+
+def test_a_rank_takes_its_part_of_each_batch(torch: Start, free_port: int) -> None:
+    text = SPLITS + DISTRIBUTED.replace("10, sampler=SAMPLER", "batch_sampler=BatchSamplerShard()")
+    run = torch(text.replace("START", "torch.multiprocessing.spawn(main, nprocs=2)"), MASTER_PORT=str(free_port))
+    assert (run.examples_per_step, run.note) == (20, "")
+    assert examples(run) == [200] * 3
+
+
 def test_ranks_that_train_on_the_same_data_are_counted_in_steps(torch: Start, free_port: int) -> None:
     text = DISTRIBUTED.replace("SAMPLER", "None").replace("START", "torch.multiprocessing.spawn(main, nprocs=2)")
     run = torch(text, MASTER_PORT=str(free_port))
@@ -366,3 +382,127 @@ def test_a_loop_of_jax_tells_its_steps_by_one_line(start: Start) -> None:
     window = run.receive()
     assert (window.examples, run.environment["measured"]) == (160, "told-steps")
     assert window.loss is not None
+
+
+# What is built on PyTorch: `make test-frameworks` installs it, in an environment of its own
+
+
+def needs(package: str) -> None:
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed: `make test-frameworks` installs it")
+
+
+def test_lightning_accumulates_and_validates(torch: Start) -> None:
+    needs("lightning")
+    run = torch("""
+        import lightning
+        class Module(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.model = model
+            def training_step(self, batch, number):
+                return loss_of(*batch)
+            validation_step = training_step
+            def configure_optimizers(self):
+                return optimizer
+        quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+        trainer = lightning.Trainer(accelerator="cpu", max_epochs=-1, accumulate_grad_batches=2, **quiet)
+        trainer.fit(Module(), DataLoader(data, 10), DataLoader(data, 50))
+    """)
+    assert (run.examples_per_step, run.note) == (20, "")
+    assert examples(run) == [200] * 3
+
+
+def test_the_trainer_of_hugging_face_accumulates(torch: Start) -> None:
+    needs("transformers")
+    needs("accelerate")
+    run = torch("""
+        from transformers import Trainer, TrainingArguments
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = model
+            def forward(self, x, labels):
+                return {"loss": torch.nn.functional.cross_entropy(self.layer(x), labels)}
+        arguments = TrainingArguments(
+            output_dir="out", max_steps=10**6, per_device_train_batch_size=5, gradient_accumulation_steps=4,
+            use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True,
+        )
+        Trainer(Model(), arguments, train_dataset=[{"x": x, "labels": y} for x, y in data]).train()
+    """)
+    assert (run.examples_per_step, run.note) == (20, "")
+    assert examples(run) == [200] * 3
+
+
+def test_accelerate_wraps_loader_and_optimizer(torch: Start) -> None:
+    needs("accelerate")
+    run = torch("""
+        from accelerate import Accelerator
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+        model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(data, 10))
+        while True:
+            for x, y in loader:
+                with accelerator.accumulate(model):
+                    accelerator.backward(loss_of(x, y))
+                    optimizer.step()
+                    optimizer.zero_grad()
+    """)
+    assert (run.examples_per_step, run.note) == (20, "")
+    assert examples(run) == [200] * 3
+
+
+# What a profile gives
+
+
+def operations(run: ProbedRun) -> dict[str, float]:
+    """How often each operation runs in a step."""
+    run.request(5)
+    run.receive()
+    (trace,) = run.trace(10)
+    assert (trace.steps, trace.fault) == (10, "")
+    return {op.name: op.count for op in trace.ops}
+
+
+def test_pytorchs_profiler_tells_how_often_a_layer_runs(torch: Start) -> None:
+    run = torch("""
+        layer = torch.nn.Linear(4, 4)
+        for x, y in itertools.chain.from_iterable(itertools.repeat(DataLoader(data, 10))):
+            for _ in range(14):
+                x = layer(x)
+            train(x, y)
+    """)
+    found = operations(run)
+    assert found["aten::addmm"] == 14 + 1
+    assert examples(run) == [100] * 3  # the training goes on
+
+
+def test_jaxs_profiler_tells_how_often_an_operation_runs(start: Start) -> None:
+    if find_spec("jax") is None:
+        pytest.skip("JAX is not installed")
+    run = start(
+        dedent("""
+        import sys, jax, jax.numpy as jnp
+        @jax.jit
+        def train(w, x):
+            for _ in range(14):
+                x = jnp.sort(x, axis=0) + w
+            return w + x.mean()
+        w, x = jnp.ones((64,)), jnp.ones((64, 64))
+        while True:
+            w = train(w, x)
+            sys.audit("tfperf.step", 64)
+        """),
+        JAX_PLATFORMS="cpu",
+    )
+    assert 14 in operations(run).values()  # its name depends on what XLA fuses
+
+
+def test_a_profile_that_the_program_has_begun_itself_goes_on(torch: Start) -> None:
+    run = torch("""
+        with torch.profiler.profile():
+            for x, y in itertools.chain.from_iterable(itertools.repeat(DataLoader(data, 10))):
+                train(x, y)
+    """)
+    (trace,) = run.trace(3)
+    assert (trace.ops, trace.fault) == ((), "the profiler failed: RuntimeError: the program profiles itself")
+    assert examples(run) == [100] * 3

@@ -169,7 +169,6 @@ READ: dict[str, tuple[Output, dict[str, object]]] = {
     "Keras, groups of steps": (keras(60, 20), KERAS),
     "Keras, groups of steps and an evaluation": (keras(60, 20, evaluation=7.0), KERAS),
     "Keras, a last group of one": (keras(61, 20), KERAS),
-    "Keras, a last group of two and an evaluation": (keras(42, 20, evaluation=7.0), KERAS),
     "Keras, lines that count the last of their steps": (keras(60, 20, evaluation=7.0, counts_first=False), KERAS),
     "Keras, four lines an epoch": (few_lines_of_keras(1, 16, 32, total=40, epochs=8), KERAS),
     "Keras, one epoch of groups": (keras(200, 20, 1, evaluation=7.0), KERAS),
@@ -448,3 +447,13 @@ def test_epochs_of_a_few_lines_that_are_printed_by_time_are_of_one_process() -> 
             output.say(f"\r{step}/200 ━━━━ 0s 1ms/step - loss: 0.5", after=(step - before) / 200)
         output.say("\n")
     assert per_sec(measured(output.program, **KERAS)) == pytest.approx(200 * BATCH, rel=0.02)
+
+
+def test_rates_of_a_busy_machine_are_of_one_kind() -> None:
+    """A neighbour's work comes and goes, and slows a program to as many speeds."""
+    busy = (228, 321, 290, 241, 825, 274, 458, 652, 679, 1041, 1004, 979, 539)
+    output = Output(0.0)
+    for n in range(60):
+        rate = busy[n % len(busy)] if n % 17 < 7 else 980 + n % 3
+        output.say(f"{n} {rate}.0 images/s\n", after=150 / rate)
+    assert measured(output.program, **rates()).windows

@@ -11,7 +11,7 @@ from pytest_tfperf.core.profile import Bound, Breakdown, Input, Straggler
 from pytest_tfperf.core.run import Run, StepParts
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.judging.breakdown import of_a_slowdown
-from pytest_tfperf.reports.run import bound_by, breakdown_lines, parts_lines, telemetry_lines
+from pytest_tfperf.reports.run import bound_by, breakdown_lines, not_counted_lines, parts_lines, telemetry_lines
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import run, throughput
 
@@ -120,6 +120,11 @@ def test_the_part_of_a_programs_step_that_grew_is_named() -> None:
 def test_the_parts_of_a_step_are_told_without_another_side() -> None:
     now = [a_run(input=0.001, compute=0.02, other=0.0004)]
     assert told([], now) == ["input 1 ms, compute 20 ms, other 0.4 ms"]
+
+
+def test_what_a_program_did_beside_its_steps_is_told() -> None:
+    (line,) = not_counted_lines([run(not_counted="20 steps of other optimizers"), run()])
+    assert (line.label, line.text) == ("not counted", "20 steps of other optimizers")
 
 
 def test_nothing_is_told_of_a_run_whose_batches_are_not_seen() -> None:

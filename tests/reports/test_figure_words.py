@@ -109,6 +109,9 @@ MESSAGES = {
     ),
     "of a rank": with_figures(memory(rank="rank 3 of 8 on a")),
     "not measured": with_figures(memory(value=None, outcome=Outcome.INVALID, reason=Reason.NOT_MEASURED)),
+    "not counted": with_figures(
+        Verdict(figure=Figure("recompiles"), outcome=Outcome.INVALID, reason=Reason.NOT_MEASURED)
+    ),
     "beyond a limit": with_figures(
         Verdict(
             figure=Figure("eval_loss", field="a", limit=3),

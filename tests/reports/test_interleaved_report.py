@@ -12,7 +12,8 @@ import pytest
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower
+from pytest_tfperf.core.profile import Bound, Breakdown, Growth, Input, Profile, Slower
+from pytest_tfperf.core.run import StepParts
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.lines import plain
@@ -20,7 +21,7 @@ from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.measurement_table import interleaved_table, latest_interleaved
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.verdict import headline, in_brief, why_of
-from tests.helpers.measurements import BUSY, WORKLOAD, baseline, interleaved, pair, throughput
+from tests.helpers.measurements import BUSY, WORKLOAD, baseline, interleaved, pair, run, throughput
 
 INPUT_BOUND = Breakdown(
     input=Input.FETCHED, bound=Bound.INPUT, pipeline_examples_per_sec=910.0, device_data_examples_per_sec=2000.0
@@ -50,6 +51,20 @@ def test_a_slower_side_b_fails_with_all_that_is_known() -> None:
           environment tensorflow 2.16.2 -> 2.21.0
           rerun       pytest 'perf_tests/test_a.py::test_b[1]'""")  # noqa: E501
     assert plain(message(found)) == expected
+
+
+def test_of_a_slower_program_the_operations_that_grew_are_named() -> None:
+    parts = (StepParts(input=0.0, compute=0.0014, other=0.0), StepParts(input=0.0, compute=0.0078, other=0.0))
+    a, b = (run(step_parts=of_side) for of_side in parts)
+    mm = Growth(name="aten::mm", type="aten::mm", before_seconds=0.0004, seconds=0.0052, before_count=5, count=31)
+    found = interleaved(pairs=(replace(pair(-0.1), a=a, b=b),), profile=Profile(steps=10, grown=(mm,)))
+    assert plain(message(found)).split("\n")[5:8] == [
+        "  step        input 0 ms -> 0 ms, compute 1.4 ms -> 7.8 ms, other 0 ms -> 0 ms: compute takes 6.4 ms longer",
+        "  grew        aten::mm 0.4 -> 5.2 ms a step, calls 5 -> 31",
+        "  environment tensorflow 2.16.2 -> 2.21.0",
+    ]
+    failed = plain(message(replace(found, profile=Profile(fault="no operation was seen"))))
+    assert "\n  profile     none: no operation was seen\n" in failed
 
 
 def test_a_ratio_below_the_documents_names_both_topologies_and_the_documents_figures() -> None:

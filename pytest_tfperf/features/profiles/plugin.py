@@ -21,7 +21,7 @@ from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.errors import MeasurementError, TfperfError, worded
+from pytest_tfperf.errors import TfperfError, worded
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.run_engine import RunEngine
@@ -139,14 +139,11 @@ def profiled(
     throughput = measured.throughput
     seconds = throughput.examples_per_step / throughput.examples_per_sec
     steps = max(1, min(MOST_STEPS, round(TRACED_SECONDS / seconds)))
-    try:
-        traces = engine.trace(task.side, task.plan, steps)
-    except MeasurementError as error:
-        return Profile(fault=error.brief)
-    except (TfperfError, OSError) as error:
-        return Profile(fault=str(error))
+    traces = engine.trace(task.side, task.plan, steps)
     ops, written = largest(traces[0].ops), ""
     fault = next((trace.fault for trace in traces if trace.fault), "")
+    if fault and not ops:
+        return Profile(fault=fault)
     if not fault:
         try:
             call = f"{task.index + 1}-{task.workload.id}"

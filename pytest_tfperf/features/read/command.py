@@ -4,56 +4,49 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import re
 import shlex
 import sys
-import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, field, fields, replace
+from contextlib import suppress
+from dataclasses import fields, replace
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
-from pytest_tfperf.bench.windows import time_windows
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
-from pytest_tfperf.console.output import note, show, word_of_a_program
+from pytest_tfperf.console.output import show, word_of_a_program
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.command import FORMATS_OF_RATES, FORMATS_OF_STEPS, STEPS, Command, Holds, Of, RateIs, Reads
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.core.run import Plan, Run
+from pytest_tfperf.core.speed_variables import NAME
 from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.errors import Hung, MeasurementError, NoStep, TfperfError, worded
+from pytest_tfperf.errors import MeasurementError, TfperfError, worded
+from pytest_tfperf.features.read.printed import Printed
 from pytest_tfperf.features.read.proposals import proposals
-from pytest_tfperf.lines import Line
-from pytest_tfperf.programs import probed_run
+from pytest_tfperf.lines import without_passwords
 from pytest_tfperf.programs.command_run import require_program
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS, CommandWindows
 from pytest_tfperf.programs.output_reader import Reader
-from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.probed_program import require_probe
-from pytest_tfperf.programs.reading import LineSplitter, Unreadable
+from pytest_tfperf.programs.reading import Unreadable
 from pytest_tfperf.reports.numbers import counted, percent
 from pytest_tfperf.reports.progress_line import ProgressLine
-from pytest_tfperf.workers.launcher import PreparedCommand
 
 _SIZE: Final = "--examples-per-step N --unit UNIT/s"
 _UNIT: Final = "examples/s"
 _SECONDS: Final = 20.0
-_STEPS_ARE_LATE: Final = 10  # times --seconds: a framework loads its data and compiles before its first step
 _SAME: Final = 0.05  # two rates of one thing that differ by less agree
-_GOOD_ERROR: Final = 0.01  # of the rate by the clock, which then is known well enough
-_LEAST_LINES: Final = 10  # since the first step, if any comes
 _SHOWN_LINES: Final = 8
 _COLUMNS: Final = 100
 _MOST_WAYS: Final = 3
 _MOST_TRIED: Final = 20
 _LEAST_OF_RATES: Final = 10
 _quoted = partial(json.dumps, ensure_ascii=False)
+_NO_NAMES: Final = ("main", "__main__", "run")
 _EXAMPLES: Final = {"examples", "samples", "images", "img", "imgs", "sequences"}
 
 
@@ -128,137 +121,36 @@ def _run(given: argparse.Namespace) -> int:
     return EXIT_GREEN
 
 
-@dataclass
-class Printed:
-    """The output of a program, with its steps if it took any; also a `Program` that prints it at the same times."""
-
-    pieces: list[tuple[float, bytes]]  # the time of each, in seconds since the start
-    is_whole: bool = True  # the program had ended
-    run: Run | None = None  # of its steps
-    how: str = ""  # where these are seen and what each holds, in words, or why there is none
-    log: str = field(default="", init=False)
-    environment: Mapping[str, str] = field(default_factory=dict, init=False)
-    silence_seconds: float = field(default=math.inf, init=False)
-    now: float = field(default=0.0, init=False)
-    _read: int = field(default=0, init=False)
-
-    @classmethod
-    def by(cls, command: Command, seconds: float) -> Self:
-        """Run a program for so many seconds at most, from its first step or its first line on.
-
-        Raises:
-            MeasurementError: it could not be started, or failed.
-        """
-        printed, silence = cls([]), _STEPS_ARE_LATE * seconds
-        with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
-            log, scratch = Path(folder) / "output.log", Path(folder) / "scratch"
-            scratch.mkdir()
-            command = replace(command, env=os.environ, cwd=Path.cwd(), first_within=math.inf)  # `waits_on` decides
-            prepared = PreparedCommand(command=command, log=log, silence_seconds=silence, facts={}, scratch=scratch)
-            try:
-                printed._watch(prepared, seconds)
-            except NoStep as error:
-                printed.how = error.fact
-            except MeasurementError as error:
-                below = (str(line).replace(f" ({log})", "") for line in error.below)
-                error.below = tuple(line for line in below if str(log) not in line)  # which is removed
-                raise
-        return printed
-
-    def _watch(self, prepared: PreparedCommand, seconds: float) -> None:
-        began, command, figures = time.monotonic(), prepared.command, FigureLines(())
-
-        def waits_on(seen: str) -> bool:
-            note(f"it waits for the first step: {seen}")
-            may_step = not self.pieces or (command.reads is None and re.search("torch|keras|a step of", seen))
-            until = began + _STEPS_ARE_LATE * seconds if may_step else self.pieces[0][0] + seconds
-            self.is_whole = time.monotonic() < until
-            return self.is_whole
-
-        def enough(run: Run) -> bool:
-            return run_value(run).error <= _GOOD_ERROR and len(self.pieces) - before not in range(1, _LEAST_LINES)
-
-        with closing(
-            probed_run.start(
-                *(prepared, command),
-                slowdown=0.0,
-                figures=figures,
-                phase=note,
-                notice=note,
-                hear=self.hear,
-                waits_on=waits_on,
-            )
-        ) as training:
-            note("it takes steps")
-            before = len(self.pieces)
-            plan = Plan(steps=sys.maxsize, warmup_steps=3, max_seconds=seconds)
-            self.run, self.how = time_windows(training, plan, ProgressLine(), enough), training.how_counted
-
-    def longer(self, seconds: float) -> Iterator[str]:
-        """The next step where the program still ran after so many seconds."""
-        if not self.is_whole:
-            yield f"  or      it still ran after {seconds:g} s, so maybe --seconds {6 * seconds:g}"
-
-    def hear(self, line: str) -> None:
-        """Keep a line that has just been printed."""
-        self.pieces.append((time.monotonic(), f"{line}\n".encode()))
-
-    def lines(self) -> list[tuple[float, str]]:
-        """The lines, with the time at which each ended."""
-        splitter = LineSplitter()
-        return [(at, line) for at, data in self.pieces for line in splitter.feed(data) if line.strip()]
-
-    def read(self, seconds: float) -> bytes:  # noqa: ARG002  nothing is waited for
-        """The next output; b"" at its end."""
-        if self._read == len(self.pieces):
-            return b""
-        self.now, data = self.pieces[self._read]
-        self._read += 1
-        return data
-
-    def ended_badly(self) -> str:
-        """Return "": a program that failed is not read."""
-        return ""
-
-    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
-        """The error with the reason why it can't be measured."""
-        return MeasurementError(fact, *more, Line(next_step, "next"))
-
-    def hung(self, fact: str, *more: Line) -> Hung:
-        """The error for a program that does not end."""
-        return Hung(fact, *more)
-
-
 def _by_steps(command: Command, printed: Printed, run: Run, devices: int) -> Command:
     """Show the steps, and what the program prints beside them; returns the command that is measured by them."""
-    rate = run_value(run).examples_per_sec
-    also = "" if run.unit == STEPS else f", {rate / _examples_per_sec(run) * _steps_per_sec(run):,.6g} steps/s"
-    clock = f"{rate:,.6g} {run.unit}/s{also}"
-    lines = [f"steps     by {printed.how}", f"clock     {clock}, in {len(run.windows)} windows"]
-    lines += [_beside(way, run) for way in _proposed(command, printed, devices)]
+    clock = printed.by_the_clock()
+    lines = [f"steps     by {printed.how}"]
+    lines.append(
+        f"clock     {', '.join(f'{rate:,.6g} {unit}/s' for unit, rate in clock.items())}, in {len(run.windows)} windows"
+    )
+    lines += [f"  note    {printed.note}"] if printed.note else []
+    lines += [_beside(way, clock) for way in _proposed(command, printed, devices)]
     if run.unit == STEPS and command.counted != STEPS:
         lines.append(f"  next    to count what a step holds over all devices: {_SIZE}")
     show(*lines)
     return replace(command, unit=f"{run.unit}/s")
 
 
-def _steps_per_sec(run: Run) -> float:
-    return sum(window.steps for window in run.windows) / math.fsum(window.seconds for window in run.windows)
-
-
-def _examples_per_sec(run: Run) -> float:
-    """All examples over all seconds, as programs print it: `run_value` leaves out the fastest and slowest windows."""
-    return sum(map(run.examples, run.windows)) / math.fsum(window.seconds for window in run.windows)
-
-
-def _beside(way: _Way, run: Run) -> str:
-    """A printed rate, and whether it agrees with the clock."""
-    text, unit, steps = f"printed   {_worded(way)}", way.command.counted, _steps_per_sec(run)
-    if unit in (STEPS, run.unit) or {unit, run.unit} <= _EXAMPLES:
-        ratio = way.units_per_sec / (steps if unit == STEPS else _examples_per_sec(run))
-        more = f"differs, {percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} than by the clock"
-        return f"{text}: {'agrees with the clock' if abs(ratio - 1) <= _SAME else more}"
-    return text if way.counts else f"{text}: a step would hold {way.units_per_sec / steps:,.4g} {unit}"
+def _beside(way: _Way, clock: Mapping[str, float]) -> str:
+    """A printed rate, and whether it agrees with the clock's of the same thing."""
+    units = [unit for unit in clock if unit == way.command.counted or {unit, way.command.counted} <= _EXAMPLES]
+    # "[640/60000]" counts examples, and looks like a counter of steps.
+    units += [unit for unit in clock if way.counts == "step" and unit not in units]
+    if not units:
+        per_step = f": a step would hold {way.units_per_sec / clock[STEPS]:,.4g} {way.command.counted}"
+        return f"printed   {_worded(way)}{'' if way.counts else per_step}"
+    ratios = {unit: way.units_per_sec / clock[unit] for unit in units}
+    for unit, ratio in ratios.items():
+        if abs(ratio - 1) <= _SAME:
+            return f"printed   {_worded(way, unit if way.counts else '')}: agrees with the clock"
+    ratio = ratios[units[0]]
+    more = f"{ratio:,.3g} times" if ratio >= 2 else f"{percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} than"
+    return f"printed   {_worded(way)}: differs, {more} the clock's"
 
 
 def _as_stated(command: Command, printed: Printed, given: argparse.Namespace) -> Command | None:
@@ -278,9 +170,7 @@ def _as_stated(command: Command, printed: Printed, given: argparse.Namespace) ->
         return command if read else None
     show(f"{len(read)} of {counted(reader.lines, 'line')} are read; check would report {_worded(way)}")
     if printed.run is not None:
-        show(_beside(way, printed.run))
-    elif way.units_in_a_step is not None:
-        show(f"by the time between its lines, a step holds {way.units_in_a_step:,.4g} {command.counted}")
+        show(_beside(way, printed.by_the_clock()))
     return command
 
 
@@ -313,7 +203,6 @@ class _Way(NamedTuple):
     counts: str  # "step", "epoch"; "" for a rate that the program prints
     units_per_sec: float
     readings: int  # windows that are timed
-    units_in_a_step: float | None  # by the time between the lines; None where they name no steps
 
 
 def _measured(command: Command, printed: Printed, devices: int, counts: str = "") -> _Way:
@@ -323,7 +212,7 @@ def _measured(command: Command, printed: Printed, devices: int, counts: str = ""
     plan = Plan(warmup_steps=WARMUP_READINGS, counts_readings=True)
     windows.warm_up(plan)
     run = windows.time(plan, ProgressLine())
-    return _Way(command, counts, run_value(run).examples_per_sec, len(run.windows), windows.units_in_a_step)
+    return _Way(command, counts, run_value(run).examples_per_sec, len(run.windows))
 
 
 def _proposed(command: Command, printed: Printed, devices: int) -> list[_Way]:
@@ -361,9 +250,9 @@ def _command_line(way: _Way, given: argparse.Namespace) -> str:
     return shlex.join(["tfperf", "read", *words, "--", *given.command])
 
 
-def _worded(way: _Way) -> str:
-    """Its rate, and how that is known."""
-    text, reads = f"{way.units_per_sec:,.6g} {way.command.unit}", way.command.reads
+def _worded(way: _Way, unit: str = "") -> str:
+    """Its rate, and how that is known; in another unit than the command's, if one is given."""
+    text, reads = f"{way.units_per_sec:,.6g} {unit or way.command.counted}/s", way.command.reads
     assert reads is not None, "it was read"
     if reads.group in (Holds.SECONDS, Holds.MILLISECONDS):
         return f"{text}, by the times that it prints"
@@ -391,6 +280,7 @@ def _test(command: Command, devices: int) -> list[str]:
     arguments += [f"examples_per_step={command.examples_per_step}"] if command.examples_per_step else []
     arguments += [f"reads=Reads({', '.join(reads)})"] if reads else []
     arguments += ["terminal=True"] if command.terminal else []
+    arguments += [f"env={_quoted(variables)}"] if (variables := _variables()) else []
     return [
         *(["import sys", ""] if sys.executable in command.words else []),
         *("import pytest", ""),
@@ -405,11 +295,19 @@ def _test(command: Command, devices: int) -> list[str]:
 
 
 def _name_of(argv: Sequence[str]) -> str:
-    """A name for the program, which keys its baseline: its script's or module's."""
-    scripts = [Path(word).stem for word in argv[1:] if word.endswith(".py")]
-    modules = [module.rpartition(".")[2] for option, module in pairwise(argv) if option == "-m"]
-    name = [*scripts, *modules, Path(argv[0]).stem][0]
+    """A name for the program, which keys its baseline: its script's or module's, or that of the folder of `main.py`."""
+    modules = [module.replace(".", "/") for option, module in pairwise(argv) if option == "-m"]
+    program = Path([*(word for word in argv[1:] if word.endswith(".py")), *modules, argv[0]][0]).absolute()
+    name = program.parent.name if program.stem in _NO_NAMES else program.stem
     return name if re.fullmatch(r"[A-Za-z0-9][\w.-]{0,99}", name, re.ASCII) else "my-program"
+
+
+def _variables() -> dict[str, str]:
+    """The variables of this environment that may change its speed, but for secrets, and for paths of this machine."""
+    known = {name: value for name, value in sorted(os.environ.items()) if NAME.match(name) and "/" not in value}
+    return {
+        name: value for name, value in known.items() if value and without_passwords(text := f"{name}={value}") == text
+    }
 
 
 def _first(texts: Iterable[str]) -> list[str]:

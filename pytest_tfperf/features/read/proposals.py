@@ -25,8 +25,10 @@ _MOST_NUMBERS = 40  # in a line
 _MOST_BEFORE = 60  # characters before a line's first number that a pattern repeats
 _MOST_WORDS = 3  # before any other number
 _LEAST_LINES = 3
+# And bars of tqdm, which its format reads: where several advance, nothing tells which one is training's.
 _OTHER_WORK = re.compile(
-    r"\b(?:download\w*|fetch\w*|load(?:ing|ed)|generating|tokeniz\w*|preprocess\w*|extract\w*|saving|saved|resolving)\b",
+    r"\b(?:download\w*|fetch\w*|load(?:ing|ed)|generating|tokeniz\w*|preprocess\w*|extract\w*|saving|saved|resolving)\b"
+    r"|%\|.{0,400}\|\s*\d+/\d+\s\[",
     re.IGNORECASE,
 )
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
-from pytest_tfperf.features.read.command import Printed
+from pytest_tfperf.features.read.printed import Printed
 
 STEP = 0.25  # seconds
 BATCH = 32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -13,8 +14,18 @@ from pytest_tfperf import cli
 from pytest_tfperf.console import output
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.features.read.command import Printed
+from pytest_tfperf.core.speed_variables import NAME
+from pytest_tfperf.features.read.command import _name_of
+from pytest_tfperf.features.read.printed import Printed
 from tests.helpers.expected import SameTexts
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of this machine would be written into the tests."""
+    for name in filter(NAME.match, list(os.environ)):
+        monkeypatch.delenv(name)
+
 
 TRAINS = "import sys, time\nfor _ in range(10**6): time.sleep(0.005); sys.audit('tfperf.step', 32)"
 
@@ -82,7 +93,16 @@ def lines(form: str) -> list[tuple[float, bytes]]:
 def trained(unit: str = "examples") -> Run:
     """100 steps a second."""
     windows = tuple(Window(10, 0.1 + n % 3 / 1000 - 0.001) for n in range(30))
-    return Run(windows=windows, examples_per_step=1 if unit == "steps" else 32, unit=unit)
+    return Run(windows=windows, examples_per_step=1 if unit == "steps" else 32, unit=unit, fetches=True)
+
+
+def bars(*totals: int) -> list[tuple[float, bytes]]:
+    """Bars of tqdm one after the other, each with 100 steps a second, and with a line each 0.1 s."""
+    steps = [(step, total) for total in totals for step in range(10, total + 1, 10)]
+    form = "{:3}%|#####     | {}/{} [00:01<00:02, 99.97it/s, loss=0.5]\n"
+    return [
+        (0.1 * n, form.format(100 * step // total, step, total).encode()) for n, (step, total) in enumerate(steps, 1)
+    ]
 
 
 def test_what_is_shown(
@@ -101,6 +121,22 @@ def test_what_is_shown(
         "steps, and nothing is printed": (Printed([], **by_steps), ()),
         "steps, and a printed rate agrees": (Printed(lines("step {} rate: 320{}.5 samples/s"), **by_steps), ()),
         "steps, and a printed rate differs": (Printed(lines("update {} throughput: 640{}.5"), **by_steps), ()),
+        "steps, and a counter of examples": (
+            Printed(
+                [
+                    (0.1 * n, f"Train Epoch: 1 [{320 * n}/60000 ({320 * n / 600:.0f}%)]\n".encode())
+                    for n in range(1, 90)
+                ],
+                **by_steps,
+            ),
+            (),
+        ),
+        "steps, and a bar in each epoch": (Printed(bars(200, 200, 200), **by_steps), ()),
+        "steps, and bars of training and evaluation": (Printed(bars(200, 50, 200, 50), **by_steps), ()),
+        "steps, of which one did something else": (
+            Printed([], note="up to step 60 one took about 50.2 s more than the usual 0.01 s", **by_steps),
+            (),
+        ),
         "steps alone, beside a rate in examples": (Printed(lines("step {} fps: 320{}.5"), **alone), ()),
         "steps, and a stated rate": (Printed(lines("{} at 320{}.5"), **by_steps), (r"--pattern=at (?P<rate>.+)",)),
         "no steps": (Printed(lines("step {} fps: 320{}.5"), **none), ("--devices=2",)),
@@ -112,6 +148,32 @@ def test_what_is_shown(
     }
     shown = {name: played(monkeypatch, capsys, printed, *options) for name, (printed, options) in cases.items()}
     same_texts("read", shown)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("python", "train.py"), "train"),
+        (("python", "mnist/main.py", "--epochs=1"), "mnist"),
+        (("python", "-m", "torch.distributed.run", "gpt/main.py"), "gpt"),
+        (("python", "-m", "lab.vae.main"), "vae"),
+        (("python", "-m", "lab.vae"), "vae"),
+        (("accelerate", "launch", "01_train.py"), "01_train"),
+        (("python", "my models/main.py"), "my-program"),
+    ],
+)
+def test_a_program_is_named_after_its_script_or_the_folder_of_main(command: tuple[str, ...], name: str) -> None:
+    assert _name_of(command) == name
+
+
+def test_known_variables_are_written_into_the_test_but_for_secrets_and_paths(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"KERAS_BACKEND": "jax", "OMP_NUM_THREADS": "2", "TORCH_API_KEY": "hush", "LD_PRELOAD": "/lib/fast.so"}
+    for variable, value in (told | {"EDITOR": "vi", "TF_NUM_INTEROP_THREADS": ""}).items():
+        monkeypatch.setenv(variable, value)
+    text = played(monkeypatch, capsys, Printed([], run=trained(), how="Keras"))
+    assert re.findall("env=.*", text) == ['env={"KERAS_BACKEND": "jax", "OMP_NUM_THREADS": "2"},']
 
 
 def test_the_test_for_stated_output_is_python(capsys: pytest.CaptureFixture[str]) -> None:
