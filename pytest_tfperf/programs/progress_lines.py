@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, loss_in, shown
@@ -34,8 +33,6 @@ class KerasLines:
         self._epoch_begins = self._names_epochs = self._is_after_epoch = False
         self._counts_on: bool | None = None  # None before the first line
         self._finished, self._step = 0, 0
-        self._counts_first_steps = self._is_of_fewer_steps = False
-        self._group = 0  # divides the steps before each line, as `steps_per_execution` does
 
     def read(self, line: str) -> Reading | None:
         """The reading of a progress line; None for any other line.
@@ -66,23 +63,11 @@ class KerasLines:
         if self._counts_on and is_alone:
             self._finished += self._step
         self._epoch_begins = False
-        before, self._step = self._step, int(bar["step"])
-        if self._step < before or not before:
-            self._counts_first_steps = self._step == 1
-        if self._step != before:
-            # Under `steps_per_execution` a line counts the first of its steps: 1/50 and 21/50 are printed after 20 and
-            # 40 steps, and 41/50 after ten more.
-            steps, total = self._step - before, bar["total"]
-            self._is_of_fewer_steps = steps > 1 and total.isdigit() and self._step - 1 + steps > int(total)
-            if bar["step"] != bar["total"]:
-                self._group = math.gcd(self._group, self._step - 1)
-        counts_groups = self._counts_first_steps and self._group != 1
-        # A group of steps may be longer than the rest of the epoch: Keras prints "60/50", and then "50/50".
-        is_beyond = bar["total"].isdigit() and self._step > int(bar["total"])
-        if (counts_groups and self._is_of_fewer_steps) or is_beyond:
+        self._step = int(bar["step"])
+        # A group of `steps_per_execution` may be longer than the rest of the epoch: "60/50", and then "50/50".
+        if bar["total"].isdigit() and self._step > int(bar["total"]):
             return None
-        value = self._finished + self._step
-        return Reading(Kind.STEP, value, loss=loss_in(line))
+        return Reading(Kind.STEP, self._finished + self._step, loss=loss_in(line))
 
     def read_unfinished(self, line: str) -> Reading | None:
         """The reading of a line that has no end yet: Keras ends a progress line with the next one."""

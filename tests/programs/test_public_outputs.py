@@ -169,7 +169,6 @@ READ: dict[str, tuple[Output, dict[str, object]]] = {
     "Keras, groups of steps": (keras(60, 20), KERAS),
     "Keras, groups of steps and an evaluation": (keras(60, 20, evaluation=7.0), KERAS),
     "Keras, a last group of one": (keras(61, 20), KERAS),
-    "Keras, a last group of two and an evaluation": (keras(42, 20, evaluation=7.0), KERAS),
     "Keras, lines that count the last of their steps": (keras(60, 20, evaluation=7.0, counts_first=False), KERAS),
     "Keras, four lines an epoch": (few_lines_of_keras(1, 16, 32, total=40, epochs=8), KERAS),
     "Keras, one epoch of groups": (keras(200, 20, 1, evaluation=7.0), KERAS),
