@@ -5,9 +5,10 @@
     nice python benchmarks/sessions_with_base.py /tmp/beside --subject program --neighbour --branches same thirty
 
 It makes a project by `tfperf init`, whose model is a stack of equal layers, with branches of nothing changed and of
-more layers. With --subject program it is a program that computes, one run after the other, and with --subject waiting
-one whose steps sleep 20 ms. With --neighbour other processes come and go (neighbour.py). One line of JSON for each
-session goes to sessions.jsonl, and the counts are printed.
+more layers. With --subject steps it is one of PyTorch that is measured by its steps, in windows by turns, and with
+--subject printed the same by what it prints, one run after the other. With --subject program it is a program that only
+computes, and with --subject waiting one whose steps sleep 20 ms. With --neighbour other processes come and go
+(neighbour.py). One line of JSON for each session goes to sessions.jsonl, and the counts are printed.
 """
 
 from __future__ import annotations
@@ -50,6 +51,25 @@ for step in range(1, 100_000):
         sum(range(60_000))
     print(f"step {{step}} throughput: {{8 / (time.perf_counter() - began):.4f}} examples/s loss: 0.5", flush=True)
 """
+PYTORCH = """
+import time, torch
+
+torch.set_num_threads(1)
+data = torch.utils.data.TensorDataset(torch.randn(32_000, 256), torch.randint(10, (32_000,)))
+layers = [layer for _ in range({size}) for layer in (torch.nn.Linear(256, 256), torch.nn.ReLU())]
+model = torch.nn.Sequential(*layers, torch.nn.Linear(256, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+while True:
+    began = time.perf_counter()
+    for number, (x, y) in enumerate(torch.utils.data.DataLoader(data, batch_size=32)):
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"step {{number}}: {{32 / (time.perf_counter() - began):.4f}} examples/s", flush=True)
+        began = time.perf_counter()
+"""
+READS = ', reads=Reads(pattern="(?P<rate>[0-9.]+) examples/s")'
 PROGRAM_TEST = """
 import sys
 import pytest
@@ -57,8 +77,8 @@ from pytest_tfperf import Command, Reads
 
 @pytest.mark.cpu
 def test_program(throughput, gpu_topology):
-    program = Command([sys.executable, "train.py"], name="program", reads=Reads(pattern="(?P<rate>[0-9.]+) examples/s"))
-    throughput.check(program, on=gpu_topology.take(1), steps=25)
+    program = Command([sys.executable, "train.py"], name="program"{reads})
+    throughput.check(program, on=gpu_topology.take(1), steps={steps})
 """
 OUTCOME = re.compile(r": 1 (REGRESSED|IMPROVED|INCONCLUSIVE|INVALID|PASS) in ")
 BIN = Path(sys.executable).parent
@@ -69,7 +89,7 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *WHO, *arguments], cwd=folder, check=True)
 
 
-SUBJECTS = {"model": MODEL, "program": PROGRAM, "waiting": WAITING}
+SUBJECTS = {"model": MODEL, "steps": PYTORCH, "printed": PYTORCH, "program": PROGRAM, "waiting": WAITING}
 
 
 def project(folder: Path, subject: str) -> None:
@@ -80,7 +100,8 @@ def project(folder: Path, subject: str) -> None:
     test = folder / "perf_tests" / "test_speed.py"
     own = test.read_text().replace('model="resnet20", batch_size=8', 'model="nets:stack", batch_size=64')
     is_model = subject == "model"
-    test.write_text(own if is_model else PROGRAM_TEST)
+    program = {"reads": "" if subject == "steps" else READS, "steps": 100 if SUBJECTS[subject] is PYTORCH else 25}
+    test.write_text(own if is_model else PROGRAM_TEST.format(**program))
     code = folder / ("nets.py" if is_model else "train.py")
     for branch, size in [("main", 60), *((name, size) for name, (_, size) in BRANCHES.items())]:
         if branch != "main":

@@ -96,7 +96,8 @@ class Bench:
         taken = _RunsSoFar() if earlier is None else _RunsSoFar.of(earlier)
         result = self._another_valid(task, OwnRun.BASELINE, taken)
         result = replace(result, recording=wants([run_value(run) for run in taken.runs]))
-        if result.is_decided and isinstance(task.workload, Workload):  # programs of a user can't be profiled
+        # A program that is read by its output can't be profiled.
+        if result.is_decided and (isinstance(task.workload, Workload) or task.workload.is_probed):
             result = self._profiled(task, result)
         return result
 

@@ -7,13 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from pytest_tfperf.bench.disturbance_guard import (
-    MOST_SECONDS,
-    DisturbanceGuard,
-    GpuWarmUp,
-    Observation,
-    temperatures,
-)
+from pytest_tfperf.bench.disturbance_guard import MOST_SECONDS, DisturbanceGuard, GpuWarmUp, Observation, temperatures
 from pytest_tfperf.bench.windows import StepProfiler, interleave, time_windows, with_figures
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command, Subject

@@ -32,12 +32,7 @@ from pytest_tfperf.core.topology import LOCAL_LINK, Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.discovery import discover
-from pytest_tfperf.judging.target import (
-    MOST_MEASUREMENTS,
-    peak_rates,
-    provisional_baselines,
-    target_for,
-)
+from pytest_tfperf.judging.target import MOST_MEASUREMENTS, peak_rates, provisional_baselines, target_for
 from pytest_tfperf.reports.progress_line import ProgressLine
 from pytest_tfperf.revisions.git import commit_of
 from pytest_tfperf.stores import acknowledgements

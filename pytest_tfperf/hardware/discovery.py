@@ -10,16 +10,7 @@ from typing import Any
 
 from pytest_tfperf.core.topology import Gpu, Link, LinkKind, Matrix, Topology
 from pytest_tfperf.hardware.host import ROOT, read_host, text_of
-from pytest_tfperf.hardware.nvml import (
-    NvmlError,
-    as_text,
-    ask,
-    cause,
-    driver_hangs,
-    pci_address,
-    read_links,
-    session,
-)
+from pytest_tfperf.hardware.nvml import NvmlError, as_text, ask, cause, driver_hangs, pci_address, read_links, session
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 

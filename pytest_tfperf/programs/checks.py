@@ -383,6 +383,7 @@ _LEAST_FALL = 0.02
 _TOGETHER_SECONDS = 0.1
 _LEAST_BURSTS = 3
 _MOST_OF_BURSTS = 0.7
+_LEAST_APART = 3
 
 
 class _Bursts:
@@ -394,6 +395,7 @@ class _Bursts:
         self._highest: list[int] = []
         self._lines = self._moments = self._bursts = self._rises = 0
         self._is_burst = False
+        self._within = self._between = 0.0  # seconds, of all bursts and of all pauses between moments
 
     def take(self, now: float, line: str) -> None:
         """Add a line without a step."""
@@ -405,16 +407,20 @@ class _Bursts:
             self._highest = [max(pair) for pair in zip(numbers, self._highest, strict=True)]
         else:
             self._highest = numbers
-        if now - self._at > _TOGETHER_SECONDS:
+        since = now - self._at if self._lines > 1 else math.inf
+        if since > _TOGETHER_SECONDS:
+            self._between += since if self._moments else 0.0
             self._moments += 1
             self._is_burst = False
-        elif not self._is_burst:
-            self._bursts += 1
+        else:
+            self._within += since
+            self._bursts += not self._is_burst
             self._is_burst = True
         self._at = now
         # A counter rises from line to line, and not with each burst only.
         counts = self._rises > self._moments + (self._lines - self._moments) / 2
-        if self._bursts >= _LEAST_BURSTS and self._bursts >= _MOST_OF_BURSTS * self._moments and not counts:
+        is_apart = self._between > _LEAST_APART * self._within  # unlike steps of about 0.1 s
+        if self._bursts >= max(_LEAST_BURSTS, _MOST_OF_BURSTS * self._moments) and is_apart and not counts:
             raise _several("its lines come several at a time", before, line)
 
 

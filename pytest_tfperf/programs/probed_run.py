@@ -31,15 +31,7 @@ from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.probe_messages import Counted, Figures, Hello, Profiled, Ready
-from pytest_tfperf.programs.probed_program import (
-    THREE_WAYS,
-    Program,
-    Rank,
-    called,
-    require_probe,
-    two,
-    why_not_at_once,
-)
+from pytest_tfperf.programs.probed_program import THREE_WAYS, Program, Rank, called, require_probe, two, why_not_at_once
 from pytest_tfperf.reports.numbers import SMALLEST_SHOWN, counted, percent
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.training_run import OfRank, TrainingRun

@@ -147,10 +147,15 @@ def _of_both(b: Measurement, a: MeasuredSide) -> Iterator[Line]:
     if a.doubt:
         yield Line(a.doubt, "doubt")
     yield from _discarded(b)
-    yield from parts_lines(StepParts.of(pair.a for pair in b.pairs), StepParts.of(pair.b for pair in b.pairs))
+    yield from cause_lines(b)
     for name, side in (("a", a), ("b", b)):
         for line in breakdown_lines(side.breakdown, side.throughput):
             yield Line(line.text, f"{name}'s {line.label}")
+
+
+def cause_lines(b: Measurement) -> Iterator[Line]:
+    """Yield labelled lines about the step of a program beside another side: its parts, and the operations that grew."""
+    yield from parts_lines(StepParts.of(pair.a for pair in b.pairs), StepParts.of(pair.b for pair in b.pairs))
     yield from profile_lines(b.profile)
 
 

@@ -14,29 +14,11 @@ from pytest_tfperf.core.baseline import READ, Baseline, Provenance
 from pytest_tfperf.core.figure import LOSS, PEAK_MEMORY, RATE, SHARE, Better, Figure, at_fixed_steps, shown_name
 from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.rerun_command import recording_option
-from pytest_tfperf.core.verdict import (
-    BAD_NEWS,
-    WORST_FIRST,
-    Against,
-    Consequence,
-    Outcome,
-    Reason,
-    Rule,
-    Verdict,
-)
+from pytest_tfperf.core.verdict import BAD_NEWS, WORST_FIRST, Against, Consequence, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.core.workload import shown_name as workload_name
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.invalid import fallback_fact, invalid
-from pytest_tfperf.reports.numbers import (
-    SMALLEST_SHOWN,
-    change,
-    compared,
-    counted,
-    interval,
-    percent,
-    rate,
-    written_in,
-)
+from pytest_tfperf.reports.numbers import SMALLEST_SHOWN, change, compared, counted, interval, percent, rate, written_in
 from pytest_tfperf.reports.table import shown_names
 
 _DISTINGUISHING: Final = ("commit", "packages", "tensorflow", "torch", "jax", "python")

@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
-from pytest_tfperf.errors import (
-    MeasurementError,
-    NoData,
-    NotEnoughDevices,
-    NotInstalled,
-    TfperfError,
-    WorkloadError,
-)
+from pytest_tfperf.errors import MeasurementError, NoData, NotEnoughDevices, NotInstalled, TfperfError, WorkloadError
 from pytest_tfperf.lines import Line, printable, rendered
 from pytest_tfperf.session.state import FIXTURE, SESSION, SessionState, can_measure, is_xdist_worker
 from pytest_tfperf.session.terminal import terminal_width

@@ -23,13 +23,7 @@ from pytest_tfperf.judging.session_effects import MIN_TESTS
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.baselines import recorded_table, recorded_under_load, required, unrecorded
-from pytest_tfperf.reports.measurement_table import (
-    counts,
-    figure_table,
-    interleaved_table,
-    is_gain,
-    measurement_table,
-)
+from pytest_tfperf.reports.measurement_table import counts, figure_table, interleaved_table, is_gain, measurement_table
 from pytest_tfperf.reports.numbers import change, counted, duration, percent, time_span
 from pytest_tfperf.reports.run import straggler_text
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of

@@ -10,17 +10,7 @@ from functools import cache
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args, get_type_hints
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    Table,
-    and_,
-    case,
-    func,
-    literal,
-    select,
-    type_coerce,
-)
+from sqlalchemy import ColumnElement, Select, Table, and_, case, func, literal, select, type_coerce
 from sqlalchemy.sql.functions import coalesce
 from sqlalchemy.types import NullType
 

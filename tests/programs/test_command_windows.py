@@ -81,6 +81,11 @@ def test_lines_that_come_fast_are_put_together() -> None:
     assert (len(run.windows), min(w.seconds for w in run.windows) > 0.1) == (20, True)
 
 
+def test_steps_of_a_tenth_of_a_second_on_a_busy_machine_are_those_of_one_process() -> None:
+    late = [((0.08, 0.12)[n % 2], f"{50 + n % 5} examples/s\n") for n in range(60)]
+    assert len(measured(PlayedProgram(late)).windows) > 5
+
+
 def test_time_after_the_last_reading_is_no_training() -> None:
     last_is_alone = [(0.1, "50 examples/s\n")] * 60 + [(0.1, "10 examples/s\n")]
     run = measured(PlayedProgram([*last_is_alone, (20.0, "")]), Plan(steps=90, warmup_steps=1), until_end=True)

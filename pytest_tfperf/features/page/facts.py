@@ -32,7 +32,7 @@ from pytest_tfperf.features.page.past import (
 )
 from pytest_tfperf.lines import plain, printable
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, figure_rows, is_gain, outcome_alone, target_kind
-from pytest_tfperf.reports.message import message, next_commands
+from pytest_tfperf.reports.message import cause_lines, message, next_commands
 from pytest_tfperf.reports.numbers import prefix_of, whole_percent
 from pytest_tfperf.reports.run import bound_by, breakdown_lines
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
@@ -186,6 +186,7 @@ def _comparison(m: Measurement, result: SessionResult) -> dict[str, Any]:
         "high": rounded(high - 1, _DIGITS_OF_A_CHANGE) if m.is_valid else None,
         "pairs": len(m.pairs),
         "figures": figure_rows([m], all_of_them=True),
+        "causes": [f"{line.label}: {line.text}" for line in cause_lines(m)],
     }
 
 

@@ -112,7 +112,7 @@ def file_name(text: str) -> str:
 TRACED_SECONDS = 2.0
 MOST_STEPS = 20  # a trace of more steps takes long to open, and tells nothing new
 
-_OWN_PROGRAM = "not possible for a program of your own: start TensorFlow's profiler in it"
+_OWN_PROGRAM = "not possible for a program that is read by its output: start a profiler in it"
 
 
 def profiled(
@@ -134,7 +134,7 @@ def profiled(
     def shown(path: Path) -> str:
         return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
-    if isinstance(task.workload, Command):
+    if isinstance(task.workload, Command) and not task.workload.is_probed:
         return Profile(fault=_OWN_PROGRAM)
     throughput = measured.throughput
     seconds = throughput.examples_per_step / throughput.examples_per_sec
@@ -144,7 +144,7 @@ def profiled(
     fault = next((trace.fault for trace in traces if trace.fault), "")
     if fault and not ops:
         return Profile(fault=fault)
-    if not fault:
+    if not fault and traces[0].xspace:  # a program sends its operations alone
         try:
             call = f"{task.index + 1}-{task.workload.id}"
             written = shown(write_traces(folder, task.test, measured.session, call, traces))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.past import moment
+from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.curves import rounded
@@ -135,6 +136,13 @@ def test_a_required_ratio_is_shown_as_a_ratio_and_not_as_a_change() -> None:
     assert ">1.990, required 2.500<" in rows
     assert ">1.980 to 2.000<" in rows
     assert "+99" not in rows
+
+
+def test_the_operations_that_grew_are_shown_beside_a_comparison() -> None:
+    grown = Growth(name="aten::mm", type="aten::mm", before_seconds=0.001, seconds=0.014, before_count=1, count=14)
+    text = page(facts_of(interleaved(profile=Profile(steps=10, grown=(grown,))))).decode()
+    rows = text.partition('<section id="comparisons">')[2].partition("</section>")[0]
+    assert "grew: aten::mm 1 -&gt; 14 ms a step, calls 1 -&gt; 14<" in rows
 
 
 def test_the_licence_of_the_plotting_library_is_in_the_page() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from pytest_tfperf.bench.run_engine import RunEngine
 from pytest_tfperf.bench.task import Profiler, Task
 from pytest_tfperf.core import profile
 from pytest_tfperf.core.baseline import Baseline, Provenance
-from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.command import Command, Reads
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import OpTime, Profile, Trace
 from pytest_tfperf.core.verdict import Outcome
@@ -109,11 +110,25 @@ def test_the_trace_is_named_from_the_rootdir(tmp_path: Path) -> None:
     assert (found.folder.split("/")[0], found.folder.split("/")[-1], found.logdir) == ("traces", "today", "traces")
 
 
-def test_a_program_of_ones_own_is_not_profiled(tmp_path: Path) -> None:
+def a_program(**how: Any) -> Task:
     wanted = task(steady(1.0))
-    wanted = replace(wanted, side=replace(wanted.side, workload=Command(["true"], name="program")))
-    said = "not possible for a program of your own: start TensorFlow's profiler in it"
+    return replace(wanted, side=replace(wanted.side, workload=Command(["true"], name="program", **how)))
+
+
+def test_a_program_that_is_read_is_not_profiled(tmp_path: Path) -> None:
+    said = "not possible for a program that is read by its output: start a profiler in it"
+    wanted = a_program(reads=Reads(format="keras"), unit="images/s", examples_per_step=1)
     assert profiler(tmp_path)(wanted, MEASURED) == Profile(fault=said)
+
+
+def test_of_a_program_that_is_measured_by_its_steps_the_operations_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = Trace(host="", steps=20, ops=(replace(BEFORE, seconds=0.002),))
+    monkeypatch.setattr(RunEngine, "trace", lambda *_: (trace,))
+    found = profiler(tmp_path, lambda _: Profile(ops=(BEFORE,)))(a_program(), MEASURED)
+    assert (found.folder, found.fault, found.ops) == ("", "", trace.ops)
+    assert [growth.name for growth in found.grown] == ["block/conv"]
 
 
 # What grew
