@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import shlex
@@ -138,19 +139,25 @@ def _by_steps(command: Command, printed: Printed, run: Run, devices: int) -> Com
 
 def _beside(way: _Way, clock: Mapping[str, float]) -> str:
     """A printed rate, and whether it agrees with the clock's of the same thing."""
+    ratios = {unit: way.units_per_sec / rate for unit, rate in clock.items()}
     units = [unit for unit in clock if unit == way.command.counted or {unit, way.command.counted} <= _EXAMPLES]
     # "[640/60000]" counts examples, and looks like a counter of steps.
-    units += [unit for unit in clock if way.counts == "step" and unit not in units]
+    units += [unit for unit in clock if way.counts == "step" and _is_near(ratios[unit])]
     if not units:
-        per_step = f": a step would hold {way.units_per_sec / clock[STEPS]:,.4g} {way.command.counted}"
+        per_step = f": a step would hold {ratios[STEPS]:,.4g} {way.command.counted}"
         return f"printed   {_worded(way)}{'' if way.counts else per_step}"
-    ratios = {unit: way.units_per_sec / clock[unit] for unit in units}
-    for unit, ratio in ratios.items():
-        if abs(ratio - 1) <= _SAME:
-            return f"printed   {_worded(way, unit if way.counts else '')}: agrees with the clock"
-    ratio = ratios[units[0]]
+    unit = min(units, key=lambda unit: abs(math.log(ratios[unit])))
+    text, ratio = f"printed   {_worded(way, unit if way.counts else '')}", ratios[unit]
+    if abs(ratio - 1) <= _SAME:
+        return f"{text}: agrees with the clock"
+    if way.readings < _LEAST_OF_RATES and _is_near(ratio):
+        return f"{text}: its lines are too few to compare with the clock"
     more = f"{ratio:,.3g} times" if ratio >= 2 else f"{percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} than"
-    return f"printed   {_worded(way)}: differs, {more} the clock's"
+    return f"{text}: differs, {more} the clock's"
+
+
+def _is_near(ratio: float) -> bool:
+    return 1 / 2 < ratio < 2
 
 
 def _as_stated(command: Command, printed: Printed, given: argparse.Namespace) -> Command | None:

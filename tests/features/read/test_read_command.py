@@ -90,9 +90,9 @@ def lines(form: str) -> list[tuple[float, bytes]]:
     return [(0.5 * n, f"{form.format(n * 50, n % 3)}\n".encode()) for n in range(1, 31)]
 
 
-def trained(unit: str = "examples") -> Run:
-    """100 steps a second."""
-    windows = tuple(Window(10, 0.1 + n % 3 / 1000 - 0.001) for n in range(30))
+def trained(unit: str = "examples", seconds: float = 0.1) -> Run:
+    """Ten steps in so many seconds."""
+    windows = tuple(Window(10, seconds + n % 3 / 1000 - 0.001) for n in range(30))
     return Run(windows=windows, examples_per_step=1 if unit == "steps" else 32, unit=unit, fetches=True)
 
 
@@ -112,6 +112,7 @@ def test_what_is_shown(
         "run": trained(),
         "how": "PyTorch's optimizer; a step holds a batch of the DataLoader, 32 examples",
     }
+    slower = by_steps | {"run": trained(seconds=0.13)}
     alone: Any = {
         "run": trained("steps"),
         "how": "PyTorch's optimizer; steps are counted, because no DataLoader gave batches",
@@ -129,6 +130,11 @@ def test_what_is_shown(
                 ],
                 **by_steps,
             ),
+            (),
+        ),
+        "steps, and few lines of a machine that was busy": (Printed(lines("update {} of many")[:9], **slower), ()),
+        "steps, and lines of parts of a step": (
+            Printed([(n / 2, f"step {200 * n}\n".encode()) for n in range(1, 30)], **by_steps),
             (),
         ),
         "steps, and a bar in each epoch": (Printed(bars(200, 200, 200), **by_steps), ()),
