@@ -23,7 +23,8 @@ from pytest_tfperf.workers.launcher import PreparedCommand
 
 _EXAMPLES = {"examples", "samples", "images", "img", "imgs", "sequences"}  # that a DataLoader's batches hold
 _LEAST_WINDOWS = 5
-_ERRORS = 3.0  # by which both differ at least: a true reading must never be refused
+_LEAST_STATED = 10  # a smoothed rate has the noise of its first readings for long
+_ERRORS = 5.0  # by which both differ at least: a true reading must never be refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class Beside:
             Unreadable: they show something else.
         """
         ready, windows = self._read()
-        if ready is None or len(stated) <= _LEAST_WINDOWS:
+        if ready is None or len(stated) <= _LEAST_STATED:
             return False
         begin, *stated = stated  # it contains the start
         between = [

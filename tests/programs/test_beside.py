@@ -105,8 +105,8 @@ def test_a_rate_that_the_steps_contradict_is_refused(
 def test_lines_that_count_an_evaluation_are_refused(read: Read) -> None:
     program = """
         for n in itertools.count(1):
-            wait(0.02 if n % 16 < 11 else 0.004)
-            if n % 16 < 11:
+            wait(0.02 if n % 4 else 0.004)
+            if n % 4:
                 sys.audit("tfperf.step")
             print(f"step {n}")
     """
