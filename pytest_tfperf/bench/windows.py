@@ -131,9 +131,7 @@ def time_windows(
     """Warm up until `is_warm`, then time windows until the plan's steps are spent or `enough` says so."""
     observer.phase("warm-up")
     warmup = _warm_up(training, plan, is_warm)
-    steps = window_steps(warmup, plan)
-    training.request(steps)
-    warmup.append(training.receive())
+    steps = _sized(training, warmup, plan)
     observer.phase("steps")
     windows: list[Window] = []
     seconds, ended_by_time = 0.0, False
@@ -150,6 +148,11 @@ def time_windows(
         run = run_of(training, warmup, windows)
         observer.window(run, plan)
         seconds += windows[-1].seconds
+        if _are_too_short(windows, plan) and len(windows) < most:
+            warmup += windows
+            steps, seconds, windows = _sized(training, warmup, plan), 0.0, []
+            most = max(1, plan.steps // steps)
+            continue
         if seconds >= plan.max_seconds and MIN_WINDOWS_FOR_ERROR <= len(windows) < most:
             ended_by_time = not plan.is_by_time
             break
@@ -193,6 +196,24 @@ def window_steps(warmup: Sequence[Window], plan: Plan) -> int:
     latest = warmup[-1]
     fitting = round(WINDOW_SECONDS * latest.steps / latest.seconds)
     return max(1, min(fitting, plan.steps // MIN_WINDOWS))
+
+
+def _sized(training: TrainingRun, warmup: list[Window], plan: Plan) -> int:
+    """Queue a window of the size to be timed, and add the one that was queued before to the warm-up."""
+    steps = window_steps(warmup, plan)
+    training.request(steps)
+    warmup.append(training.receive())
+    return steps
+
+
+def _are_too_short(windows: Sequence[Window], plan: Plan) -> bool:
+    """Whether steps were so much slower in the warm-up, or on a busy machine, that their windows are far too small.
+
+    Else a program of fast steps would be timed by a million windows of one.
+    """
+    if len(windows) % 10 != MIN_WINDOWS_FOR_ERROR or window_steps(windows, plan) < 4 * windows[-1].steps:
+        return False
+    return sum(window.seconds for window in windows) < len(windows) * WINDOW_SECONDS / 4
 
 
 def _warm_up(training: TrainingRun, plan: Plan, is_warm: Callable[[], bool]) -> list[Window]:

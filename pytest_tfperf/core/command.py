@@ -17,7 +17,7 @@ from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError, known_names, unknown
 from pytest_tfperf.lines import shortened
 
-FORMATS_OF_STEPS = ("keras", "tqdm", "xgboost", "lightgbm", "catboost", "stable-baselines3", "cleanrl", "megatron-lm")
+FORMATS_OF_STEPS = ("tqdm", "xgboost", "lightgbm", "catboost", "stable-baselines3", "cleanrl", "megatron-lm")
 """The known formats whose lines count steps."""
 
 FORMATS_OF_RATES = ("tf_cnn_benchmarks", "torchtitan", "maxtext", "gensim")
@@ -62,7 +62,7 @@ class Reads:
     """How a program's output is read: one of `format`, `pattern`, `field`, `parse` and `examples`, and nothing else is.
 
     Args:
-        format: the name of a known format, such as "keras" or "tqdm".
+        format: the name of a known format, such as "tqdm" or "xgboost".
         pattern: a regular expression with one named group `rate`, `step`, `seconds` or `milliseconds`, and maybe
             `loss`. Each line that it matches is read.
         field: the field of JSON lines that holds the number; "train.rate" for `rate` inside of `train`.

@@ -106,20 +106,15 @@ def _begin_torch() -> Callable[[], Iterable[Call]]:
     def stop() -> Iterable[Call]:
         profile.stop()
         events = [event for event in profile.events() if not getattr(event, "is_async", False)]
-        on_device = [event for event in events if not _is_of_host(event)]
+        on_device = [event for event in events if event.device_type.name != "CPU"]
         for event in events:
-            if _is_of_host(event):
+            if event.device_type.name == "CPU":
                 seconds = event.self_cpu_time_total / 1e6
                 yield Call(event.name, "host" if on_device else event.name, event.time_range.start, seconds)
-        for event in on_device:
-            if not getattr(event, "is_user_annotation", False):  # it spans kernels that are counted themselves
+            elif not getattr(event, "is_user_annotation", False):  # it spans kernels that are counted themselves
                 yield Call(event.name, "kernel", event.time_range.start, event.time_range.elapsed_us() / 1e6)
 
     return stop
-
-
-def _is_of_host(event: Any) -> bool:
-    return bool(event.device_type.name == "CPU")
 
 
 def _begin_jax() -> Callable[[], Iterable[Call]]:

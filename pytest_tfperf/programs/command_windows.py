@@ -229,16 +229,16 @@ class CommandWindows:
                 continue
             # "\r12 images/s" and "\n12 images/s" are complete long before the next line ends them.
             end = LINE_END.match(data)
-            if end and (readings := self._readings(splitter.feed(end[0]), "")):
+            if end and (readings := self._readings(splitter.feed(end[0]))):
                 read_at = now
                 yield before, readings
-            readings = self._readings(splitter.feed(data[end.end() :] if end else data), splitter.unfinished)
+            readings = self._readings(splitter.feed(data[end.end() :] if end else data))
             printed_at = now
             read_at = now if readings else read_at
             self._patience.printed(now, len(data), lines=self._reader.lines)
             self._require_reading(now, has_read=read_at > -math.inf)
             yield now, readings
-        if last := self._readings([splitter.unfinished], ""):
+        if last := self._readings([splitter.unfinished]):
             yield printed_at, last
 
     @property
@@ -261,14 +261,11 @@ class CommandWindows:
             seen += f"; it is ended in {duration(until)} without a reading"
         self._notice(seen)
 
-    def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
+    def _readings(self, lines: Sequence[str]) -> list[Reading]:
         readings = []
         for line in lines:
             readings.append(self._reader.read(line))
             self._figures.take(line, readings[-1])
-        if (reading := self._reader.read_unfinished(unfinished)) is not None:
-            readings.append(reading)
-            self._figures.take(unfinished, reading, is_whole=False)
         return [reading for reading in readings if reading is not None]
 
     @contextmanager

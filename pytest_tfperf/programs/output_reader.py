@@ -11,7 +11,7 @@ from typing import Final
 from pytest_tfperf.core.command import STEPS, Command, Holds, Of, RateIs, Reads
 from pytest_tfperf.programs.formats import FORMATS
 from pytest_tfperf.programs.own_formats import Number, OwnLines, read_by
-from pytest_tfperf.programs.progress_lines import KerasLines, TqdmLines
+from pytest_tfperf.programs.progress_lines import TqdmLines
 from pytest_tfperf.programs.reading import Kind, Reading, Unread, Unreadable, shown, step_in
 
 SHOWN_LINES = 5
@@ -28,26 +28,22 @@ class Reader:
         assert command.reads is not None, "a command without reads is measured by its steps"
         self._command, self._reads, self._devices = command, command.reads, devices
         self._own = OwnLines(self._reads.field, self._reads.pattern)
-        self._way, self._unfinished = self._ways()
+        self._way = self._way_to_read()
         self._read = self._unread = 0  # numbers of lines
         self.first_lines: list[str] = []  # the beginnings of those that are not empty
         self.lines = 0
         self.unread: list[tuple[str, str]] = []  # the first lines with a number that could not be read, and why
         self.ambiguous = ""  # a line with a comma that may be a decimal one
 
-    def _ways(self) -> tuple[_Read, _Read | None]:
-        """The functions that read a line and a line without an end, which is None where such lines can't be read."""
+    def _way_to_read(self) -> _Read:
         if self._reads.parse is not None:
-            return partial(read_by, self._reads.parse), None
-        if self._reads.format == "keras":
-            keras = KerasLines()
-            return keras.read, keras.read_unfinished
+            return partial(read_by, self._reads.parse)
         if self._reads.format == "tqdm":
-            return TqdmLines().read, None
+            return TqdmLines().read
         for known in FORMATS:
             if known.name == self._reads.format:
-                return partial(known.read, unit=self._command.counted, devices=self._devices), None
-        return self._stated, None
+                return partial(known.read, unit=self._command.counted, devices=self._devices)
+        return self._stated
 
     def read(self, line: str) -> Reading | None:
         """The reading of a line; None for a line without one.
@@ -68,11 +64,6 @@ class Reader:
             return None
         self._read += 1
         return self._as_stated(replace(reading, line=line))
-
-    def read_unfinished(self, line: str) -> Reading | None:
-        """The reading of a line that has no end yet, such as a progress line, which the next line ends."""
-        reading = self._unfinished(line) if self._unfinished is not None else None
-        return replace(reading, line=line) if isinstance(reading, Reading) else None
 
     def skip(self, line: str, why: str) -> None:
         """Note a line with a number that can't be read.

@@ -191,10 +191,8 @@ class FigureLines:
         self._step: float | None = None
         self._last_step = -math.inf
 
-    def take(
-        self, line: str, reading: Reading | None = None, *, is_whole: bool = True, steps: int | None = None
-    ) -> None:
-        """Keep the value of each figure that a line has; fields and patterns are not searched in an unfinished line.
+    def take(self, line: str, reading: Reading | None = None, *, steps: int | None = None) -> None:
+        """Keep the value of each figure that a line has.
 
         `steps` is how many steps had ended when the line was printed, where the program is measured by its steps; what
         lines say about steps does not count then. After the last line, an empty one tells the steps of the run.
@@ -210,17 +208,14 @@ class FigureLines:
             self._step, self._last_step = step, max(step, self._last_step)
         for figure in self._figures:
             if figure.counts:
-                is_counted = is_whole and (figure.at_step is None or ended < figure.at_step)
+                is_counted = figure.at_step is None or ended < figure.at_step
                 self._counts[figure.name] += is_counted and bool(self._counted[figure.name].search(line))
                 continue
-            if figure.is_read:
-                value = self._found(figure, line) if is_whole else None
-            else:
-                value = _loss_of(figure, line, reading, is_whole=is_whole)
+            value = self._found(figure, line) if figure.is_read else _loss_of(figure, line, reading)
             if value is None:
                 continue
             values = self._values[figure.name]
-            # A progress line is drawn once more when it ends.
+            # A bar is drawn once more when it ends.
             if not figure.is_read and values and own_step is not None and own_step == values[-1].own_step:
                 values.pop()
             values.append(_Printed(value, own_step, self._step))
@@ -367,11 +362,11 @@ class FigureLines:
         return value
 
 
-def _loss_of(figure: Figure, line: str, reading: Reading | None, *, is_whole: bool) -> float | None:
+def _loss_of(figure: Figure, line: str, reading: Reading | None) -> float | None:
     """The loss of a reading, unless it is of a counter that has not begun."""
     if reading is None or (reading.kind is Kind.STEP and reading.value == 0):
         return None
-    if reading.loss is None and is_whole and value_of(json_object(line), LOSS) is None:
+    if reading.loss is None and value_of(json_object(line), LOSS) is None:
         raise _no_value(figure, None, "which is no number", line)
     return reading.loss
 

@@ -119,7 +119,8 @@ def throughput_lines(m: Measurement, verdict: Verdict) -> Iterator[Line]:
             yield Line(f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session", "drift")
         yield from _discarded(m)
         yield from breakdown_lines(m.breakdown, m.throughput)
-        yield from parts_lines(recorded_parts(row), StepParts.of(m.runs))
+        then = StepParts.of(pair.a for pair in m.pairs) or recorded_parts(row)
+        yield from parts_lines(then, StepParts.of(pair.b for pair in m.pairs) or StepParts.of(m.runs))
         yield from not_counted_lines(m.runs)
         yield from profile_lines(m.profile)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:

@@ -154,6 +154,12 @@ def test_a_slow_start_counts_as_warm_up() -> None:
     assert max(w.seconds for w in run.windows) < 0.3
 
 
+def test_windows_are_not_tiny_where_all_steps_of_the_warm_up_were_slow() -> None:
+    run, worker = driven(lambda step: 0.2 if step < 14 else 0.0001, steps=10**7, max_seconds=3.0)
+    assert {round(window.seconds, 2) for window in run.windows} == {0.15}
+    assert sum(window.steps for window in (*run.warmup, *run.windows)) == worker.steps
+
+
 def test_a_slow_start_does_not_count_when_enough_is_asked() -> None:
     slowest: list[float] = []
     driven(

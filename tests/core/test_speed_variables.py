@@ -48,7 +48,7 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
 
 
 names = st.sampled_from(sorted(name.replace("*", "X1") for name in NAMES if name != "CUDA_*"))
-values = st.text("abc012,:=-{}/", min_size=1).filter(lambda value: not value.isupper())
+values = st.text("abc012,:=-{}/", min_size=1).filter(lambda value: not value.isupper() and "://" not in value)
 
 
 @given(st.dictionaries(names, values))

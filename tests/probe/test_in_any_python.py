@@ -9,11 +9,13 @@ from types import ModuleType
 
 import pytest
 
-from pytest_tfperf.probe import door, entry, frameworks, link, steps
+from pytest_tfperf.probe import door, entry, frameworks, link, profile, steps
 from pytest_tfperf.revisions import source_hook
 
 PARTS = pytest.mark.parametrize(
-    "part", [door, entry, steps, link, frameworks, source_hook], ids=lambda part: part.__name__.rpartition(".")[2]
+    "part",
+    [door, entry, steps, link, frameworks, profile, source_hook],
+    ids=lambda part: part.__name__.rpartition(".")[2],
 )
 
 # Names of the standard library since 3.9 that such code could want.

@@ -99,13 +99,6 @@ def test_a_pause_belongs_to_the_line_behind_it_also_where_the_next_line_ends_it(
     assert per_sec(measured(program, until_end=True)) == pytest.approx(10 * 29 / sum(steps[1:]), rel=0.05)
 
 
-def test_keras_epochs_count_without_the_time_between_them() -> None:
-    one = [(0.2, f"\b\b\r{n}/10 ━━━ 3s 20ms/step - loss: 0.5") for n in range(1, 11)]
-    validation = [(7.0, "\b\b\r10/10 ━━━ 9s 20ms/step - loss: 0.5 - val_loss: 1\n"), (3.0, "Epoch 2\n")]
-    run = measured(PlayedProgram((one + validation) * 3), format="keras", examples_per_step=32)
-    assert per_sec(run) == pytest.approx(32 / 0.2)
-
-
 @given(st.lists(st.floats(0.2, 0.9), min_size=5, max_size=12), st.integers(1, 256))
 def test_means_since_the_first_step_are_undone(seconds: list[float], batch: int) -> None:
     printed, elapsed = [], 0.0
@@ -179,7 +172,7 @@ TELLS_TOO_LITTLE: dict[str, tuple[PlayedProgram, dict[str, object]]] = {
     "3 readings": (lines(3), {}),
     "1 reading": (lines(1), {}),
     "one line with a counter": (lines(1, "it 3\n"), {"pattern": r"it (?P<step>\d)", "examples_per_step": 1}),
-    "no line of the format": (lines(9, "step 9\n"), {"format": "keras", "examples_per_step": 1}),
+    "no line of the format": (lines(9, "step 9\n"), {"format": "tqdm", "examples_per_step": 1}),
 }
 
 
@@ -428,11 +421,6 @@ def test_a_counter_that_does_not_advance_hangs(script: list[str]) -> None:
     program = PlayedProgram([(9.0, text) for text in script])
     with pytest.raises(Hung, match="printed only readings that did not advance for 100 s"):
         measured(program, pattern=r"step (?P<step>\d+)", examples_per_step=1)
-
-
-def test_epochs_of_one_step_are_counted() -> None:
-    epoch = [(0.5, "Epoch 1/9\n"), (0.5, "1/1 ━━ 0s 31ms/step - loss: 0.5\n")]
-    assert per_sec(measured(PlayedProgram(epoch * 9), format="keras", examples_per_step=32)) == pytest.approx(32)
 
 
 class OneProgram:

@@ -21,8 +21,6 @@ from pytest_tfperf.programs.reading import CUT, MOST_OF_A_LINE, Kind, LineSplitt
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import command
 
-OF_KERAS = command(format="keras", examples_per_step=32)
-
 
 def read(line: str, *, devices: int = 2, **how: object) -> Reading | None:
     return Reader(command(**how), devices=devices).read(line)
@@ -196,78 +194,6 @@ def test_a_step_line_of_tf_cnn_benchmarks_is_a_mean_since_the_first_step_in_the_
     assert read(line, **how) is None
 
 
-KERAS = "\x1b[1m120/500\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m━━━\x1b[0m \x1b[1m12s\x1b[0m 31ms/step - loss: 0.5000"
-
-
-@pytest.mark.parametrize(
-    ("line", "step"),
-    [
-        (KERAS, 120),
-        (KERAS.replace("12s", "1:12:00"), 120),
-        ("    7/Unknown \x1b[1m3s\x1b[0m 850us/step - loss: 0.5", 7),
-        ("Epoch 1/5", None),
-        ("copied 3/4 files, 2 left", None),
-    ],
-)
-def test_a_progress_line_of_keras_is_a_counter(line: str, step: int | None) -> None:
-    (clean,) = LineSplitter().feed(line.encode() + b"\n")
-    found = Reader(OF_KERAS).read(clean)
-    assert (found and (found.kind, found.value, found.loss)) == (step and (Kind.STEP, step, 0.5))
-
-
-def test_keras_lines_of_whole_epochs_count_on() -> None:
-    reader = Reader(OF_KERAS)
-    found = [reader.read(f"500/500 - {n}s - 31ms/step - loss: 0.3") for n in range(3)]
-    assert [reading and reading.value for reading in found] == [500, 1000, 1500]
-
-
-def steps(*lines: str) -> list[float | None]:
-    reader = Reader(OF_KERAS)
-    found = [reader.read(line) for line in lines]
-    return [reading and reading.value for reading in found]
-
-
-def test_keras_lines_of_evaluate_and_predict_are_left_out() -> None:
-    lines = ["Epoch 1/2", "4/500 ━━ 3ms/step", "500/500 ━━ 3ms/step", "9/20 ━━ 1ms/step", "2/Unknown 9s 1ms/step"]
-    assert steps(*lines, "Epoch 2/2", "3/500 ━━ 3ms/step") == [None, 4, 500, None, None, None, 3]
-
-
-def test_a_bar_without_an_epoch_before_it_is_no_training_where_epochs_are_named() -> None:
-    lines = ["Epoch 1/2", "4/500 ━━ 3ms/step", "500/500 ━━ 3ms/step", "1/500 ━━ 1ms/step", "500/500 ━━ 1ms/step"]
-    assert steps(*lines, "Epoch 2/2", "3/500 ━━ 3ms/step") == [None, 4, 500, None, None, None, 3]
-
-
-def test_an_evaluation_of_one_line_is_no_epoch_where_epochs_are_named() -> None:
-    line = "500/500 - 1s - 3ms/step - loss: 0.3"
-    assert steps("Epoch 1/2", line, line, "Epoch 2/2", line) == [None, 500, None, None, 1000]
-
-
-def test_a_data_set_of_unknown_length_has_one_from_the_second_epoch_on() -> None:
-    lines = ["Epoch 1/2", "4/Unknown 3s 3ms/step", "9/20 ━━ 1ms/step", "Epoch 2/2", "3/500 ━━ 3ms/step"]
-    assert steps(*lines, "7/Unknown 3s 3ms/step") == [None, 4, None, None, 3, None]
-
-
-def test_an_epoch_of_which_only_the_last_line_is_printed_counts_on() -> None:
-    epoch = ["Epoch 1/9", "1/1 ━━ 0s 31ms/step", "1/1 ━━ 0s 31ms/step - loss: 0.5"]
-    assert steps(*epoch * 3) == [None, 1, 1, None, 2, 2, None, 3, 3]
-
-
-def test_epochs_that_begin_anew_do_not_count_on() -> None:
-    epoch = ["Epoch 1/9", "1/2 ━━ 0s 31ms/step", "2/2 ━━ 0s 31ms/step"]
-    assert steps(*epoch * 2) == [None, 1, 2, None, 1, 2]
-
-
-def test_no_unfinished_line_is_read_where_a_field_or_a_pattern_is_given() -> None:
-    for how in ({"field": "rate"}, {"pattern": "(?P<rate>x)"}):
-        reader = Reader(command(examples_per_step=1, **how))
-        assert reader.read_unfinished("120/500 ━━ 12s 31ms/step") is None
-
-
-def test_keras_line_counts_before_it_is_ended() -> None:
-    assert Reader(OF_KERAS).read_unfinished("120/500 ━━ 12s 31ms/step - lo") == Reading(Kind.STEP, 120)
-    assert Reader(OF_KERAS).read_unfinished("500/500 - 15s - 31ms/step") is None
-
-
 @pytest.mark.parametrize(
     ("field", "line", "found"),
     [
@@ -313,8 +239,8 @@ def test_a_field_may_hold_a_step_or_a_time() -> None:
 IMPOSSIBLE: list[dict[str, Any]] = [
     {"reads": {}},
     {"reads": {"until_end": True}},
-    {"format": "kears", "examples_per_step": 2},
-    {"format": "keras"},
+    {"format": "tqmd", "examples_per_step": 2},
+    {"format": "tqdm"},
     {"field": "x", "holds": "minutes"},
     {"field": "x", "holds": "seconds"},
     {"pattern": "(?P<rate>.)", "holds": "seconds"},
@@ -352,7 +278,7 @@ NOTHING_READ: dict[str, tuple[dict[str, Any], list[str]]] = {
     "in a terminal": ({"pattern": "(?P<rate>x)", "terminal": True}, ["a"]),
     "no JSON": ({"field": "rate"}, ["a"]),
     "other fields": ({"field": "rate"}, ['{"speed": 1}', '{"loss": 2}']),
-    "no line of Keras": ({"format": "keras", "examples_per_step": 2}, ["a"]),
+    "no bar": ({"format": "tqdm", "examples_per_step": 2}, ["a"]),
     "a function": ({"parse": lambda _: None}, ["a"]),
 }
 
@@ -386,7 +312,6 @@ def test_no_text_crashes_a_reader(how: dict[str, object], lines: list[str]) -> N
     with suppress(Unreadable):
         for line in lines:
             reader.read(line)
-            reader.read_unfinished(line)
     assert reader.nothing_read()
 
 

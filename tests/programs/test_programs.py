@@ -67,5 +67,5 @@ def test_a_pattern_tells_the_bar_of_training_from_those_of_evaluation(program: s
 
 
 def test_each_known_format_has_a_name_that_reads_takes_and_a_source() -> None:
-    assert {known.name for known in FORMATS} == {*FORMATS_OF_STEPS, *FORMATS_OF_RATES} - {"keras", "tqdm"}
+    assert {known.name for known in FORMATS} == {*FORMATS_OF_STEPS, *FORMATS_OF_RATES} - {"tqdm"}
     assert all(known.source for known in FORMATS)

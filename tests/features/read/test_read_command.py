@@ -209,7 +209,7 @@ def test_a_program_that_can_not_be_measured_says_why(
 
 @pytest.mark.parametrize(
     ("option", "said"),
-    [("--pattern=(", "is no regular expression"), ("--format=keras", "examples_per_step=N, or count unit='steps/s'")],
+    [("--pattern=(", "is no regular expression"), ("--format=tqdm", "examples_per_step=N, or count unit='steps/s'")],
 )
 def test_options_that_read_nothing_are_an_error(capsys: pytest.CaptureFixture[str], option: str, said: str) -> None:
     status, text = read(capsys, "", option)
