@@ -17,10 +17,7 @@ GREETING = b"tfperf 1"
 _LENGTH = struct.Struct(">I")
 _NONCE = 32
 _HEAD = 36  # length and signature
-_NOTED = {
-    "ready": ("source", "batches"),
-    "window": ("steps", "paused_seconds", "examples", "others"),
-}
+_NOTED = ("source", "batches", "steps", "paused_seconds", "examples", "others")
 _CALL_SECONDS = 10.0  # a driver that does not greet by then wants nothing of this process
 
 
@@ -113,16 +110,16 @@ class Notes:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._steps = 1
+        self._ready: Any = {}
 
     def send(self, message: Any) -> None:
         """Note what `programs/beside.py` compares; raises Gone for one of several ranks."""
         if message.get("ranks", 1) > 1:
             raise Gone("it is one of several ranks")
-        for kind, names in _NOTED.items():
-            if kind in message:
-                values = {name: message[kind][name] for name in names}
-                self._say(kind + " " + json.dumps({**values, "at": time.perf_counter()}))
+        self._ready = message.get("ready", self._ready)
         if "window" in message:
+            values = {name: value for name, value in {**self._ready, **message["window"]}.items() if name in _NOTED}
+            self._say("window " + json.dumps({**values, "at": time.perf_counter()}))
             times = _NOTED_SECONDS / max(message["window"]["seconds"], 1e-9)
             self._steps = max(1, min(int(self._steps * times), 2 * self._steps))
 

@@ -28,14 +28,10 @@ _ERRORS = 5.0  # by which both differ at least: a true reading must never be ref
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
-    source: str
-    batches: int | None  # in a step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
     at: float
+    source: str
+    batches: int | None  # in a step
     steps: int
     paused_seconds: float
     examples: int | None
@@ -61,8 +57,8 @@ class Beside:
         Raises:
             Unreadable: they show something else.
         """
-        ready, windows = self._read()
-        if ready is None or len(stated) <= _LEAST_STATED:
+        windows = self._read()
+        if len(stated) <= _LEAST_STATED:
             return False
         begin, *stated = stated  # it contains the start
         between = [
@@ -70,7 +66,7 @@ class Beside:
             for before, after in pairwise(windows)
             if before.at >= begin.end and before.at < after.at <= stated[-1].end
         ]
-        units = _units([window for window, _ in between], ready, command, is_counted=begin.is_counted)
+        units = _units([window for window, _ in between], command, is_counted=begin.is_counted)
         seconds = math.fsum(seconds for _, seconds in between)
         counted = [number / seconds for number, (_, seconds) in zip(units, between, strict=False) if number]
         if len(counted) < _LEAST_WINDOWS or seconds < (stated[-1].end - begin.end) / 2:
@@ -83,7 +79,7 @@ class Beside:
         theirs = [statistics.median(printed), _weighted(printed, lasted)]
         gap = math.log(max(min(theirs) / max(ours), min(ours) / max(theirs)))
         if gap > AGREE and gap > _ERRORS * math.hypot(_error(printed), _error(counted)):
-            by = f"{theirs[0]:.4g} {command.unit}, and {ours[0]:.4g} by the steps of {ready.source}"
+            by = f"{theirs[0]:.4g} {command.unit}, and {ours[0]:.4g} by the steps of {windows[-1].source}"
             raise Unreadable(
                 f"its lines state {by}, which were counted meanwhile",
                 "a printed number may leave out the data, count evaluation, or be of one device or in another unit: "
@@ -91,33 +87,31 @@ class Beside:
             )
         return max(theirs) / max(ours) <= math.exp(AGREE) and min(ours) / min(theirs) <= math.exp(AGREE)
 
-    def _read(self) -> tuple[_Ready | None, list[_Window]]:
+    def _read(self) -> list[_Window]:
         """The windows that one process has noted; none where several train, or its steps could not be followed."""
-        ready, windows, pids = None, [], set()
+        windows, pids = [], set()
         with suppress(OSError, ValueError, TfperfError):
             for line in self._notes.read_text("utf-8", "replace").splitlines():
                 pid, _, text = line.partition("\t")
                 kind, _, values = text.partition(" ")
                 if kind == "ended":
-                    return None, []
-                if kind == "ready":
+                    return []
+                if kind == "window":
                     pids.add(pid)
-                    ready = build(_Ready, json.loads(values), "its notes", newer=True)
-                elif kind == "window":
                     windows.append(build(_Window, json.loads(values), "its notes", newer=True))
-        return (ready, windows) if len(pids) == 1 else (None, [])
+        return windows if len(pids) == 1 else []
 
 
-def _units(windows: Sequence[_Window], ready: _Ready, command: Command, *, is_counted: bool) -> Sequence[float]:
+def _units(windows: Sequence[_Window], command: Command, *, is_counted: bool) -> Sequence[float]:
     """The units in each window; empty where the probe's steps and the units are not of one thing."""
-    is_optimizer = ready.source == steps.OPTIMIZER
+    is_optimizer = any(window.source == steps.OPTIMIZER for window in windows)
     if is_optimizer and any(window.others for window in windows):
         return ()
     examples = [window.examples for window in windows if window.examples is not None]
     if command.counted in _EXAMPLES and len(examples) == len(windows) and any(examples):
         return examples
     # Steps of an environment are no optimizer's, and neither is a batch where several make a step.
-    is_step = not is_optimizer or ready.batches == 1
+    is_step = not is_optimizer or all(window.batches == 1 for window in windows)
     per_step = command.counted_per_step
     if not is_step or per_step is None or (is_counted and command.counted != STEPS):
         return ()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from pytest_tfperf.core.command import STEPS, Command, Holds, Of, RateIs, Reads
 from pytest_tfperf.programs.formats import FORMATS
@@ -124,7 +124,7 @@ class Reader:
                 f"{shown(line)!r} is the last line of Hugging Face's Trainer: after a resume it counts skipped steps",
                 "leave reads out, to measure the Trainer by its steps, or read its bar by format='tqdm'",
             )
-        _require_unit(_Stated(self._reads, self._command.counted, self._devices), found, line)
+        _require_unit(self._command, self._reads, self._devices, found, line)
         if isinstance(found.text, str) and _AMBIGUOUS.fullmatch(found.text.strip()):
             self.ambiguous = self.ambiguous or shown(line)
         match group:
@@ -145,14 +145,6 @@ class Reader:
             if reading.kind is Kind.SECONDS:
                 return replace(reading, kind=Kind.MEAN_SECONDS, step=step)
         return reading
-
-
-class _Stated(NamedTuple):
-    """What a number is said to be."""
-
-    reads: Reads
-    unit: str
-    devices: int
 
 
 # huggingface/transformers#40560: after a resume at step 500 it says how fast 520 steps in the time of 20 would be.
@@ -194,12 +186,12 @@ _OF_ANOTHER: Final = re.compile(r"[\d,;|]")  # what stands beyond belongs to ano
 _MOST_WORDS: Final = 40  # characters
 
 
-def _require_unit(stated: _Stated, found: Number, line: str) -> None:
+def _require_unit(command: Command, reads: Reads, devices: int, found: Number, line: str) -> None:
     """Refuse a number whose own words contradict what is stated of it."""
-    group = stated.reads.group
+    group = reads.group
     before = _OF_ANOTHER.split(found.before[-_MOST_WORDS:])[-1]
     behind = _OF_ANOTHER.split(found.behind[:_MOST_WORDS])[0]
-    what = f"the field {stated.reads.field!r}" if stated.reads.field else f"the group {group}"
+    what = f"the field {reads.field!r}" if reads.field else f"the group {group}"
     has = f"{what} has {found.text!s:.40} of {shown(line)!r}"
     time = _TIME_BEHIND.match(behind) or (group != Holds.RATE and _TIME_BEFORE.search(before))
     is_time = group not in (Holds.RATE, Holds.STEP)
@@ -215,18 +207,18 @@ def _require_unit(stated: _Stated, found: Number, line: str) -> None:
         )
     if group != Holds.RATE:
         return
-    _require_counted(stated.unit, has, _RATE_BEHIND.match(behind) or _RATE_BEFORE.search(before))
+    _require_counted(command.counted, has, _RATE_BEHIND.match(behind) or _RATE_BEFORE.search(before))
     if other := _PER_OTHER.search(before):
         raise Unreadable(
             f"{has}, and {other[0]!r} names no rate per second",
             "read the time of a step, as by field='time', holds='seconds', and give examples_per_step=",
         )
-    if stated.devices > 1 and stated.reads.of is None and (one := _ONE_DEVICE.search(f"{before} {behind}")):
+    if devices > 1 and reads.of is None and (one := _ONE_DEVICE.search(f"{before} {behind}")):
         raise Unreadable(
-            f"{has}, where {one[0]!r} names one device, and it runs on {stated.devices}",
+            f"{has}, where {one[0]!r} names one device, and it runs on {devices}",
             "give of='device' to multiply it, or of='all' if it is the rate of all",
         )
-    if stated.reads.rate_is is None and (average := _AVERAGE.search(before)):
+    if reads.rate_is is None and (average := _AVERAGE.search(before)):
         raise Unreadable(
             f"{has}, and {average[0].strip('_')!r} names an average",
             "give rate_is='average' if it is one since the first step, and 'recent' if not",

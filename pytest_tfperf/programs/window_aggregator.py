@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -46,7 +47,8 @@ class WindowAggregator:
         self._steps, self._seconds = 0.0, 0.0
         self._losses: list[float | None] = []
         self._counter = Counter()
-        self._pauses = Pauses()
+        # Steps and seconds between two lines, and the later one.
+        self._timed: deque[tuple[float, float, str]] = deque(maxlen=_MOST_KEPT)
         self._mean: tuple[int, float] | None = None
         self._command, self._stated = command, list[Stated]()
         self.checks = Checks(command, least_seconds)
@@ -76,13 +78,13 @@ class WindowAggregator:
                     return False
                 self._steps += timed[0]
                 self._seconds += timed[1]
-                self._pauses.take(*timed, reading.line)
+                self._timed.append((*timed, reading.line))
         self.readings += 1
         return True
 
     def conclude(self, ambiguous: str, confirms: Confirms) -> None:
         """Refuse readings that contradict one another; see `Checks.conclude`."""
-        self._pauses.conclude()
+        _require_few_pauses([timed for timed in self._timed if timed[0] > 0])
         if confirms(self._stated, self._command):
             return
         counted = [window.per_sec / self._per_step for window in self._stated if window.is_counted]
@@ -140,7 +142,7 @@ class WindowAggregator:
         if seconds > 0:
             self._steps += steps
             self._seconds += seconds * self._per_step
-            self._pauses.take(steps, seconds, reading.line)
+            self._timed.append((steps, seconds, reading.line))
             self.checks.take_rate(now, steps / seconds, reading.line, is_printed=False)
         else:  # lost in the rounding; the next line covers these steps too
             self._mean = before
@@ -185,32 +187,17 @@ _LEAST_TIMED = 10  # lines
 _MOST_PAUSED = 0.2  # of all time
 
 
-class Pauses:
-    """Refuses steps whose time is to a good part that of pauses, as for evaluation."""
-
-    def __init__(self) -> None:
-        self._timed: list[tuple[float, float, str]] = []  # steps, seconds, line
-
-    def take(self, steps: float, seconds: float, line: str) -> None:
-        """Note the time between two lines."""
-        if steps > 0 and len(self._timed) < _MOST_KEPT:
-            self._timed.append((steps, seconds, line))
-
-    def conclude(self) -> None:
-        """Refuse them.
-
-        Raises:
-            Unreadable: there are too many pauses.
-        """
-        if len(self._timed) < _LEAST_TIMED:
-            return
-        usual = statistics.median(seconds / steps for steps, seconds, _ in self._timed)
-        pauses = [timed for timed in self._timed if timed[1] > _PAUSE * timed[0] * usual]
-        extra = math.fsum(seconds - steps * usual for steps, seconds, _ in pauses)
-        share = extra / math.fsum(seconds for _, seconds, _ in self._timed)
-        if usual > 0 and len(pauses) >= _LEAST_PAUSES and share > _MOST_PAUSED:
-            raise Unreadable(
-                f"{len(pauses)} pauses between its lines take {share:.0%} of the time, as before "
-                f"{shown(pauses[-1][2])!r}: they may be evaluation, or checkpoints",
-                f"{BY_STEPS}; or let the program print a recent rate of training alone",
-            )
+def _require_few_pauses(timed_steps: Sequence[tuple[float, float, str]]) -> None:
+    """Refuse steps whose time is to a good part that of pauses, as for evaluation."""
+    if len(timed_steps) < _LEAST_TIMED:
+        return
+    usual = statistics.median(seconds / steps for steps, seconds, _ in timed_steps)
+    pauses = [timed for timed in timed_steps if timed[1] > _PAUSE * timed[0] * usual]
+    extra = math.fsum(seconds - steps * usual for steps, seconds, _ in pauses)
+    share = extra / math.fsum(seconds for _, seconds, _ in timed_steps)
+    if usual > 0 and len(pauses) >= _LEAST_PAUSES and share > _MOST_PAUSED:
+        raise Unreadable(
+            f"{len(pauses)} pauses between its lines take {share:.0%} of the time, as before "
+            f"{shown(pauses[-1][2])!r}: they may be evaluation, or checkpoints",
+            f"{BY_STEPS}; or let the program print a recent rate of training alone",
+        )
