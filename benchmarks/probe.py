@@ -216,7 +216,7 @@ def holds() -> None:
                 run.request(50)
                 run.request(50)
                 after, following = run.receive(), run.receive()
-                logs.append(math.log(run.rate(after) / run.rate(following)))
+                logs.append(math.log(following.seconds / after.seconds))
         print(f"holds,    {name:<26} rate after a hold      {shown(logs)}", flush=True)
 
 
