@@ -204,6 +204,8 @@ class Bench:
             result = replace(result, breakdown=broken_down)
             if verdict.if_slower is Consequence.FAILS:  # a warning is one line
                 result = self._profiled(task, result)
+                if result.profile is None and taken.pairs:
+                    result = replace(result, profile=self._pairs_of(task).what_grew(taken.pairs))
             result = replace(result, seconds=taken.seconds)
         return result
 
@@ -228,8 +230,7 @@ class Bench:
 
     def _take_pair(self, task: Task, taken: _RunsSoFar, machine: MachineSession) -> bool:
         """Add a pair with the reference environment; False if that environment fails, so that rule 2 takes over."""
-        source = self._pair_sources.setdefault(task.call, reference_pairs(self._engine, task))
-        started = time.monotonic()
+        source, started = self._pairs_of(task), time.monotonic()
         try:
             pair, discarded = source.take(machine.tries)
         except TfperfError as error:  # also if it would run the current code, and so prove nothing
@@ -245,6 +246,9 @@ class Bench:
         taken.discarded_pairs += discarded
         taken.pairs.append(pair)
         return True
+
+    def _pairs_of(self, task: Task) -> PairSource:
+        return self._pair_sources.setdefault(task.call, reference_pairs(self._engine, task))
 
     def _measurement(self, task: Task, taken: _RunsSoFar, verdicts: tuple[Verdict, ...] = ()) -> Measurement:
         """Return the measurement with these verdicts; without any, its values are not judged."""

@@ -5,7 +5,6 @@ Both sides are of one test, or each check is compared with the session's `OtherS
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +16,8 @@ from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import compared
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.measurement import Ended, MeasuredSide, Measurement
-from pytest_tfperf.core.profile import Profile, grown, largest
 from pytest_tfperf.core.run import Pair, Plan
-from pytest_tfperf.core.throughput import Throughput, summarise
+from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict
 from pytest_tfperf.errors import (
     DeviceFailed,
@@ -159,8 +157,6 @@ def compare(
     # A ratio that is missed is no slowdown: b may be faster than a.
     is_slower = judged and verdicts[0].reason is Reason.CONFIRMED and terms.at_least is None
     device_rate = engine.rate_on_device_data(b, plan, b_runs) if is_slower else None
-    has_profiler = is_slower and all(not _PROFILERS.isdisjoint(runs[-1].environment) for runs in (a_runs, b_runs))
-    profile = _profile(engine, a, b, plan, a_throughput, b_throughput) if has_profiler else None
     b_breakdown = breakdown(b_runs, b_throughput.examples_per_sec, b.workload, device_rate)
     if b_breakdown is not None and is_slower:
         b_breakdown = of_a_slowdown(b_breakdown, b_throughput.examples_per_sec, a_throughput.examples_per_sec)
@@ -192,39 +188,13 @@ def compare(
             is_of_session=other is not None,
         ),
         breakdown=b_breakdown,
-        profile=profile,
+        profile=source.what_grew(counted) if is_slower else None,
         environment={**b_runs[-1].environment, **b.facts},
         name=b.name,
         document=b.document,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=time.monotonic() - started,
     )
-
-
-_PROFILERS = {"torch", "jax"}  # of programs that are measured by their steps
-_PROFILED_STEPS, _PROFILED_SECONDS = 10, 20.0
-_LEAST_SHARE = 0.1  # of the loss that grown operations explain, or they are noise beside it
-
-
-def _profile(engine: RunEngine, a: Side, b: Side, plan: Plan, then: Throughput, now: Throughput) -> Profile | None:
-    """Return what grew in b's step over a's, from one more run of each under the profiler of a program's framework.
-
-    None for workloads, whose breakdown says which part slowed down.
-    """
-    if not all(isinstance(side.workload, Command) and side.workload.is_probed for side in (a, b)):
-        return None
-    before, after = (side.examples_per_step / side.examples_per_sec for side in (then, now))
-    steps = max(1, min(_PROFILED_STEPS, int(_PROFILED_SECONDS / after)))
-    traces = []
-    for side in (a, b):
-        traces.append(engine.trace(side, plan, steps)[0])
-        if fault := traces[-1].fault:
-            return Profile(fault=fault)
-    ops_before, ops = (largest(trace.ops) for trace in traces)
-    growths = grown(ops, ops_before)
-    if math.fsum(growth.growth_seconds for growth in growths) < _LEAST_SHARE * (after - before):
-        return Profile(fault="no operation of the framework grew: look at Python code around it", steps=steps, ops=ops)
-    return Profile(steps=steps, ops=ops, grown=growths)
 
 
 def _doubt(a: Side, b: Side) -> str:

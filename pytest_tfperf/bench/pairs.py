@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import can_interleave_windows, pair_of_runs
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.measurement import Interleaving
+from pytest_tfperf.core.profile import Profile, grown, largest
 from pytest_tfperf.core.run import Pair, Plan
+from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.errors import MeasurementError, OneAtATime, TfperfError
 from pytest_tfperf.judging.validity import are_alike, tells_nothing, unevenness
 from pytest_tfperf.workers.failures import LITTLE_MEMORY, log_warnings
+
+_PROFILERS = {"torch", "jax"}  # of programs that are measured by their steps
+_PROFILED_STEPS, _PROFILED_SECONDS = 10, 20.0
+_LEAST_SHARE = 0.1  # of the loss that grown operations explain, or they are noise beside it
 
 
 class PairSource:
@@ -105,6 +114,31 @@ class PairSource:
     def only_b_fails(self) -> bool:
         """Whether side b fails once more, in a run of its own, and side a does not. A passing fault blames no side."""
         return self._fails("b") and not self._fails("a")
+
+    def what_grew(self, pairs: Sequence[Pair]) -> Profile | None:
+        """Return what grew in a step of b over a's, from one more run of each under the profiler of its framework.
+
+        None for workloads, whose breakdown says which part slowed down, and for programs without such a profiler.
+        """
+        if not all(isinstance(side.workload, Command) and side.workload.is_probed for side in self._sides.values()):
+            return None
+        last = pairs[-1]
+        if any(_PROFILERS.isdisjoint(run.environment) for run in (last.a, last.b)):
+            return None
+        of_both = summarise([pair.a for pair in pairs]), summarise([pair.b for pair in pairs])
+        before, after = (side.examples_per_step / side.examples_per_sec for side in of_both)
+        steps = max(1, min(_PROFILED_STEPS, int(_PROFILED_SECONDS / after)))
+        traces = []
+        for side in self._sides.values():
+            traces.append(self._engine.trace(side, self._plan, steps)[0])
+            if fault := traces[-1].fault:
+                return Profile(fault=fault)
+        ops_before, ops = (largest(trace.ops) for trace in traces)
+        growths = grown(ops, ops_before)
+        if math.fsum(growth.growth_seconds for growth in growths) < _LEAST_SHARE * (after - before):
+            fault = "no operation of the framework grew: look at Python code around it"
+            return Profile(fault=fault, steps=steps, ops=ops)
+        return Profile(steps=steps, ops=ops, grown=growths)
 
     def _fails(self, name: str) -> bool:
         # A whole run, because a program may fail late. A figure that both sides lack is not the fault of one.

@@ -10,6 +10,7 @@ from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.acknowledgement import Standing
 from pytest_tfperf.core.baseline import Key, Provenance
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
@@ -22,7 +23,7 @@ from pytest_tfperf.reports.invalid import worded
 from tests.helpers.machines import load
 from tests.helpers.measurements import acknowledged, baseline
 from tests.helpers.played import BOX, BUSY, TRIVIAL, PlayedLauncher, steady
-from tests.helpers.played_session import ROW, PlayedSession
+from tests.helpers.played_session import ROW, PlayedPrograms, PlayedSession
 
 
 def outcome_of(found: Measurement) -> tuple[Outcome, Reason]:
@@ -215,6 +216,17 @@ def test_with_a_reference_environment_interleaved_pairs_confirm() -> None:
     assert found.verdict is not None
     assert (found.verdict.outcome, found.verdict.rule) == (Outcome.REGRESSED, Rule.REFERENCE_ENVIRONMENT)
     assert (len(found.runs), len(found.pairs), then.started) == (1, 6, 6)
+
+
+def test_a_program_that_is_slower_than_in_its_reference_environment_is_profiled_in_both() -> None:
+    now, then = steady(80.0, name="now"), steady(100.0, name="then")
+    session = PlayedSession(engine=PlayedPrograms)
+    task, program = session.task(now, then), Command(["train.py"], name="it")
+    sides = {name: replace(getattr(task, name), workload=program) for name in ("side", "reference_environment")}
+    found = session.decided(replace(task, **sides))
+    assert found.profile is not None
+    assert [growth.name for growth in found.profile.grown] == ["block/conv"]
+    assert (now.started, then.started) == (1 + len(found.pairs) + 1, len(found.pairs) + 1)
 
 
 def test_a_slow_machine_is_no_regression_of_the_software() -> None:

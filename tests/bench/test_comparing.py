@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,8 +37,8 @@ from pytest_tfperf.errors import (
 from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.verdict import why_of
-from pytest_tfperf.workers.training_run import TrainingRun
 from tests.helpers.played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, PlayedLauncher, PlayedRun
+from tests.helpers.played_session import PlayedPrograms
 
 HOST = TRIVIAL.with_(input_pipeline="host")
 ALMOST = (100.0, 100.1, 99.9)  # images/s of fresh workers that differ a little
@@ -291,21 +291,6 @@ def test_a_required_ratio_that_is_missed_is_not_explained_as_a_slowdown() -> Non
 
 
 # What grew in a program
-
-
-class PlayedPrograms(RunEngine):
-    """Takes workers that play a script for programs of PyTorch, and profiles them so."""
-
-    environment: ClassVar[Mapping[str, str]] = {"torch": "2.13.0"}
-
-    def trace_of(self, run: PlayedRun, steps: int) -> Trace:
-        return PlayedRun.trace(run, steps)[0]
-
-    def _training(self, side: Side, plan: Plan, beside: TrainingRun | None = None) -> Any:
-        run = side.launcher.start(None, self._observer.phase)  # type: ignore[arg-type]  # a program has no job
-        run.environment = self.environment
-        run.trace = lambda steps: (self.trace_of(run, steps),)  # type: ignore[method-assign]
-        return run
 
 
 def of_programs(
