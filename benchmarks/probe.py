@@ -196,7 +196,7 @@ def copies() -> None:
     for name, text in HOLDS.items():
         code = dedent(text) + dedent(FREE)
         logs = []
-        for number in range(5):
+        for number in range(8):
             with probed(code) as a, probed(code) as b:
                 pair = interleave(a, b, Plan(warmup_steps=50, steps=1500), lambda _: None, b_first=number % 2 == 1)
                 logs.append(pair.log_ratio)

@@ -55,9 +55,9 @@ PYTORCH = """
 import time, torch
 
 torch.set_num_threads(1)
-data = torch.utils.data.TensorDataset(torch.randn(32_000, 256), torch.randint(10, (32_000,)))
-layers = [layer for _ in range({size}) for layer in (torch.nn.Linear(256, 256), torch.nn.ReLU())]
-model = torch.nn.Sequential(*layers, torch.nn.Linear(256, 10))
+data = torch.utils.data.TensorDataset(torch.randn(32_000, 64), torch.randint(10, (32_000,)))
+layers = [layer for _ in range({size}) for layer in (torch.nn.Linear(64, 64), torch.nn.ReLU())]
+model = torch.nn.Sequential(*layers, torch.nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
 while True:
     began = time.perf_counter()
@@ -100,7 +100,7 @@ def project(folder: Path, subject: str) -> None:
     test = folder / "perf_tests" / "test_speed.py"
     own = test.read_text().replace('model="resnet20", batch_size=8', 'model="nets:stack", batch_size=64')
     is_model = subject == "model"
-    program = {"reads": "" if subject == "steps" else READS, "steps": 100 if SUBJECTS[subject] is PYTORCH else 25}
+    program = {"reads": "" if subject == "steps" else READS, "steps": 200 if SUBJECTS[subject] is PYTORCH else 25}
     test.write_text(own if is_model else PROGRAM_TEST.format(**program))
     code = folder / ("nets.py" if is_model else "train.py")
     for branch, size in [("main", 60), *((name, size) for name, (_, size) in BRANCHES.items())]:
