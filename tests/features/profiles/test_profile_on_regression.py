@@ -86,7 +86,10 @@ def test_the_operations_are_kept_with_the_measurement(profile: Profile) -> None:
 
 @trains
 def test_a_program_of_ones_own_says_in_a_line_that_it_has_no_profile(session: Finished) -> None:
-    assert "\n  profile     none: not possible for a program of your own: " in session.cases["test_slower_program"].text
+    assert (
+        "\n  profile     none: not possible for a program that is read by its output: "
+        in session.cases["test_slower_program"].text
+    )
 
 
 def test_a_folder_that_can_not_be_written_is_refused_before_anything_is_measured(played_project: Project) -> None:

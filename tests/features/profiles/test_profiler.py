@@ -117,7 +117,7 @@ def a_program(**how: Any) -> Task:
 
 def test_a_program_that_is_read_is_not_profiled(tmp_path: Path) -> None:
     said = "not possible for a program that is read by its output: start a profiler in it"
-    wanted = a_program(reads=Reads(format="keras"), unit="images/s", examples_per_step=1)
+    wanted = a_program(reads=Reads(format="tqdm"), unit="images/s", examples_per_step=1)
     assert profiler(tmp_path)(wanted, MEASURED) == Profile(fault=said)
 
 
