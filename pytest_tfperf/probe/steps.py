@@ -151,7 +151,7 @@ class Probe:
         elif self._others_in_a_row >= _MANY_OTHERS and self.source is OPTIMIZER:
             self._end("the optimizer whose steps were counted takes none any more, and another does")
 
-    def fetching(self, source: Any) -> None:
+    def fetching(self, source: Any, now: float) -> None:
         """A batch is about to be fetched."""
         loading = self.loading
         if source is not loading.regular:
@@ -163,7 +163,7 @@ class Probe:
                 self.pause(source)
                 return
         if loading.last_at is not None and get_ident() == self._thread:
-            self._between += _clock() - loading.last_at
+            self._between += now - loading.last_at
             loading.last_at = None
 
     def fetched(self, source: Any, size: int | None, seconds: float) -> None:

@@ -79,7 +79,7 @@ class Training:
 
     def fetch(self, source: str = "train", size: int | None = 8, times: int = 1) -> None:
         for _ in range(times):
-            self.probe.fetching(source)
+            self.probe.fetching(source, self.now)
             self.now += FETCH
             self.probe.fetched(source, size, FETCH)
 
