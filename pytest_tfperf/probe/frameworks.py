@@ -50,8 +50,8 @@ def in_torch_optim(module: Any, probe: Any) -> None:
 
 def in_dynamo(module: Any, probe: Any) -> None:
     """`torch._dynamo`: what torch.compile does, by counters that are not public."""
-    # Where a program compiles its optimizer's step, our hooks would be compiled, too. `torch._dynamo.disable` keeps them
-    # out as well, and costs 10 us a call.
+    # Where a program compiles its optimizer's step, our hooks would be compiled, too. `torch._dynamo.disable` keeps
+    # them out as well, and costs 10 us a call.
     rules = sys.modules.get("torch._dynamo.trace_rules") or sys.modules["torch._dynamo.skipfiles"]  # before 2.2
     for name in ("tfperf_frameworks", "tfperf_steps"):
         rules.add(name)
