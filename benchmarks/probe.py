@@ -1,6 +1,6 @@
 """What measuring a program by its steps costs it, and whether windows of a program that is held are true.
 
-    python benchmarks/probe.py overhead    # steps of about 1 ms, with and without the probe, in alternation
+    python benchmarks/probe.py overhead    # steps of about 1 ms, with and without the probe, by turns in one process
     python benchmarks/probe.py copies      # two copies of one program, held in turn, 50 windows each
     python benchmarks/probe.py holds       # windows after a hold against windows that follow each other
 
@@ -13,21 +13,21 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 from pytest_tfperf.bench.windows import interleave
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import robust_mean
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.probe import entry, frameworks, steps
 from pytest_tfperf.programs import probed_run
 from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.probed_run import ProbedRun
@@ -62,33 +62,16 @@ PYTORCH = """
                 optimizer.step()
                 yield
 """
-# A program that takes so many steps as it is asked for, and answers with their seconds.
-ON_DEMAND = """
-    import sys, time
-    taken = steps()
-    for _ in range(20):
-        next(taken)
-    with open(sys.argv[1]) as asks, open(sys.argv[2], "w", buffering=1) as answers:
-        for line in asks:
-            began = time.perf_counter()
-            for _ in range(int(line)):
-                next(taken)
-            print(time.perf_counter() - began, file=answers)
-"""
 FREE = """
     for _ in steps():
         pass
 """
-OVERHEAD = {
-    "tells its steps": TELLS.format(size=45_000),
-    "PyTorch, a DataLoader": PYTORCH.format(slow_input=0, width=64, workers=0),
-}
 HOLDS = {
     "tells its steps": TELLS.format(size=45_000),
     "PyTorch, bound by compute": PYTORCH.format(slow_input=0, width=2048, workers=2),
     "PyTorch, bound by input": PYTORCH.format(slow_input=0.001, width=64, workers=2),
 }
-BLOCK, TURNS, ROUNDS = 100, 50, 4
+BLOCK, TURNS = 20, 500
 
 
 def shown(logs: Sequence[float]) -> str:
@@ -98,12 +81,12 @@ def shown(logs: Sequence[float]) -> str:
 
 
 @contextmanager
-def probed(text: str, *arguments: Path) -> Iterator[ProbedRun]:
+def probed(text: str) -> Iterator[ProbedRun]:
     """The program, started with a probe."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder) / "scratch"
         scratch.mkdir()
-        command = Command([*program(folder, text), *map(str, arguments)], name="it", env=dict(os.environ), cwd=folder)
+        command = Command([*program(folder, text)], name="it", env=dict(os.environ), cwd=folder)
         made = PreparedCommand(
             command=command, log=Path(folder) / "log", silence_seconds=60.0, facts={}, scratch=scratch
         )
@@ -126,70 +109,84 @@ def program(folder: str, text: str) -> list[str]:
     return [sys.executable, str(file)]
 
 
-class OnDemand:
-    """A program that takes steps when asked to; `seconds` times them by its own clock."""
+class Asking:
+    """In the place of a link to the driver: it always wants another window, as a measurement does."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.pipes = [folder / name for name in ("asks", "answers")]
-        for pipe in self.pipes:
-            os.mkfifo(pipe)
+    def __init__(self, *address: object) -> None:
+        """Connect to nothing."""
 
-    def connect(self) -> None:
-        """Wait until the program has taken its first steps."""
-        self._asks, self._answers = self.pipes[0].open("w", buffering=1), self.pipes[1].open()
+    def send(self, message: object) -> None:
+        """Drop an answer."""
 
-    def close(self) -> None:
-        """Let the program end: it is asked for nothing more."""
-        self._asks.close()
+    def receive(self, seconds: float) -> dict[str, float]:
+        return {"slowdown": 0.0, "hold_seconds": seconds, "steps": 330}
 
-    def seconds(self, steps: int) -> float:
-        print(steps, file=self._asks)
-        return float(self._answers.readline())
-
-
-@contextmanager
-def asked(run: ProbedRun, steps: int) -> Iterator[None]:
-    """Take windows of so many steps meanwhile, one always asked for ahead, as a measurement does."""
-    done = threading.Event()
-
-    def ask() -> None:
-        run.request(steps)
-        with suppress(MeasurementError):  # the program has ended
-            while not done.is_set():
-                run.request(steps)
-                run.receive()
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+    def has_message(self) -> bool:
+        return True
 
 
 def overhead() -> None:
-    for name, text in OVERHEAD.items():
-        code = dedent(text) + dedent(ON_DEMAND)
-        logs, times = [], []
-        for _ in range(ROUNDS):
-            with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-                a, b = OnDemand(Path(folder) / "a"), OnDemand(Path(folder) / "b")
-                run = stack.enter_context(probed(code, *a.pipes))
-                plain = stack.enter_context(subprocess.Popen([*program(folder, code), *b.pipes]))
-                stack.callback(plain.kill)
-                stack.enter_context(asked(run, 330))
-                for one in (a, b):
-                    one.connect()
-                    stack.callback(one.close)
-                for one in (a, b):
-                    one.seconds(5 * BLOCK)
-                for turn in range(TURNS):
-                    seconds = {one: one.seconds(BLOCK) for one in ((a, b) if turn % 2 else (b, a))}
-                    logs.append(math.log(seconds[a] / seconds[b]))
-                    times.append(seconds[b] / BLOCK)
-        print(f"overhead, {name:<26} {1e3 * robust_mean(times)[0]:.2f} ms a step   {shown(logs)}", flush=True)
+    """Blocks of steps with and without the probe, in one process: processes differ by more than it costs."""
+    parts = {"tfperf_steps": steps, "tfperf_frameworks": frameworks, "tfperf_link": SimpleNamespace(Link=Asking)}
+    sys.modules["sitecustomize_of_tfperf"] = cast("ModuleType", SimpleNamespace(load=parts.__getitem__))
+    sys.modules["tfperf_steps"] = steps
+    for name, take in {"tells its steps": telling(), "PyTorch, a DataLoader": of_pytorch()}.items():
+        differences, alone = [], []
+        for turn in range(TURNS):
+            seconds = {}
+            for is_probed in (True, False) if turn % 2 else (False, True):
+                take(is_probed, 3)
+                began = time.perf_counter()
+                take(is_probed, BLOCK)
+                seconds[is_probed] = (time.perf_counter() - began) / BLOCK
+            differences.append(seconds[True] - seconds[False])
+            alone.append(seconds[False])
+        mean, error = robust_mean(differences)
+        print(f"overhead, {name:<26} {1e6 * mean:.1f} +- {2e6 * error:.1f} us a step", end="")
+        print(f" of {1e3 * robust_mean(alone)[0]:.2f} ms", flush=True)
+
+
+def telling() -> Callable[[bool, int], None]:
+    """A program that tells its steps; returns what takes so many, with or without telling them."""
+    sys.addaudithook(entry._Process(("", 0, ""), os.devnull).hear)
+
+    def take(is_probed: bool, number: int) -> None:
+        for _ in range(number):
+            sum(range(45_000))
+            if is_probed:
+                sys.audit("tfperf.step", 8, 0.5)
+
+    take(True, 1000)
+    return take
+
+
+def of_pytorch() -> Callable[[bool, int], None]:
+    """A training with PyTorch; returns what takes so many steps, with or without the probe's hooks."""
+    from torch.optim import optimizer
+    from torch.utils.data import dataloader
+
+    kind = dataloader._BaseDataLoaderIter
+    plain = kind.__next__
+    probe = steps.Probe(("", 0, ""), lambda _: None)
+    frameworks.in_torch_optim(optimizer, probe)
+    frameworks.in_torch_loader(dataloader, probe)
+    following = kind.__next__
+    hooks = [optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks]
+    ours = [dict(each) for each in hooks]
+    space: dict[str, Any] = {}
+    exec(dedent(PYTORCH.format(slow_input=0, width=64, workers=0)), space)
+    endless = space["steps"]()
+
+    def take(is_probed: bool, number: int) -> None:
+        kind.__next__ = following if is_probed else plain
+        for each, of_probe in zip(hooks, ours, strict=True):
+            each.clear()
+            each.update(of_probe if is_probed else {})
+        for _ in range(number):
+            next(endless)
+
+    take(True, 1000)
+    return take
 
 
 def copies() -> None:
