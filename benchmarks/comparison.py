@@ -145,9 +145,9 @@ class BesideNeighbour:
         self._is_busy = draw.random() < neighbour.busy / (neighbour.busy + neighbour.quiet)
         self._until = self._spell()
 
-    def run(self, side: Side, topology: Topology, plan: Plan, *, label: str) -> Run:
+    def run(self, side: Side, plan: Plan, *, label: str) -> Run:
         """A run of its own, as a program has."""
-        del side, topology, plan
+        del side, plan
         self._pass(START_SECONDS)
         timed = [self._window(speed) for speed in self._worker(label)]
         return self._watched(in_steady_state(_run([window for window, _ in timed])), timed)

@@ -208,12 +208,12 @@ def test_a_loss_that_a_step_lacks_is_not_left_out_of_a_mean() -> None:
     assert with_loss(Figure("loss", steps=(50, 70))).figures == {}
 
 
-def test_the_single_steps_of_a_mean_loss_do_not_size_the_windows_to_be_timed() -> None:
+def test_the_single_steps_of_a_mean_loss_do_not_size_the_windows_of_a_pair() -> None:
     """Each has the cost of a call, and the loss is fetched."""
     plan = Plan(steps=200, warmup_steps=0, also=(Figure("loss", steps=(5, 30)),))
-    worker = PlayedRun(step_seconds=lambda step: 0.1 if step < 29 else 0.01)
-    run = time_windows(worker, plan, Notes())
-    assert {window.steps for window in run.windows} == {10}
+    sides = [PlayedRun(step_seconds=lambda step: 0.1 if step < 29 else 0.01) for _ in range(2)]
+    pair = interleave(*sides, plan, lambda _: None)
+    assert {window.steps for window in pair.a.windows} == {10}
 
 
 @pytest.mark.parametrize("figure", [Figure("x", counts="x", at_step=200), Figure("x", field="x", steps=(20, 200))])
