@@ -182,6 +182,22 @@ def test_one_run_is_one_error() -> None:
     assert (rows, len(refusals)) == ([], 1)
 
 
+def of_count(values: Sequence[float]) -> Measurement:
+    counted = Verdict(figure=Figure("compilations"), value=values[0])
+    runs = tuple(run_at(1000.0, figures={"compilations": value}) for value in values)
+    return measurement(throughput(*CALM), runs=runs, figures=(counted,))
+
+
+def test_a_count_that_is_the_same_in_each_run_makes_a_row() -> None:
+    assert new_baselines(of_count([7.0] * 5))[1] == []
+
+
+def test_a_count_that_differs_between_runs_is_refused_with_the_next_step() -> None:
+    (refusal,) = new_baselines(of_count([7.0, 7.0, 8.0, 8.0, 7.0]))[1]
+    assert "compilations is a count, which should be the same in each run" in str(refusal)
+    assert "accept the difference: Figure('compilations', absolute=..., ...)" in str(refusal.next_step)
+
+
 def of_figure(values: Sequence[float], *, places: Sequence[str] = (), **how: Any) -> Measurement:
     """Five good runs, each with such a value of the figure x."""
     found = Verdict(figure=Figure("x", field="x", **how), value=values[0])

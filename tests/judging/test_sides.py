@@ -54,9 +54,10 @@ def rate(
     ("changes", "outcome"),
     [
         ([5.83, 3.28, 15.31], Outcome.PASS),
+        ([2.26, 1.01, 0.95, 6.22, 1.84], Outcome.PASS),
         ([0.87, 0.9, 2.92, 0.2, 1.83, 0.22, 3.66, 2.25], Outcome.INCONCLUSIVE),
     ],
-    ids=["far above", "about there"],
+    ids=["far above", "above", "about there"],
 )
 def test_noise_leaves_a_required_ratio_in_doubt_only_where_the_ratio_may_be_lower(
     changes: Sequence[float], outcome: Outcome

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
+from pytest_tfperf.core.measurement import BY_OUTPUT, MEASURED
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.target import Target, peak_rates, refuse_other_devices, target_for
+from pytest_tfperf.judging.target import Target, peak_rates, refuse_other_devices, require_same_way, target_for
 from pytest_tfperf.stores.baseline_file import BaselineStore
 from tests.helpers.machines import linked, load
 from tests.helpers.measurements import baseline
@@ -218,3 +219,28 @@ def test_a_row_of_other_devices_is_refused(row: Baseline, topology: Any, says: s
 )
 def test_a_row_of_these_devices_is_accepted(row: Baseline, topology: Any) -> None:
     refuse_other_devices(row, topology)
+
+
+# The way in which a program was measured
+
+
+def of_way(way: str, **more: Any) -> Baseline:
+    return baseline(environment=f"python=3.11 {MEASURED}={way}" if way else "python=3.11", **more)
+
+
+@pytest.mark.parametrize(("then", "now"), [(BY_OUTPUT, "told-steps"), ("told-steps", BY_OUTPUT)])
+def test_a_row_of_the_other_way_to_measure_is_refused(then: str, now: str) -> None:
+    with pytest.raises(BaselineError, match=f"was measured by {then}, and this test measures it by {now}"):
+        require_same_way(of_way(then), {MEASURED: now})
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [(BY_OUTPUT, BY_OUTPUT), ("told-steps", "optimizer-steps"), ("", BY_OUTPUT), ("told-steps", ""), (BY_OUTPUT, "")],
+)
+def test_a_row_of_the_same_way_or_of_an_unknown_one_is_judged_against(then: str, now: str) -> None:
+    require_same_way(of_way(then), {MEASURED: now} if now else {})
+
+
+def test_a_provisional_row_of_the_other_way_is_no_error() -> None:
+    require_same_way(of_way(BY_OUTPUT, provenance=Provenance.PROVISIONAL), {MEASURED: "told-steps"})
