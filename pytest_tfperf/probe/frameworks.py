@@ -129,7 +129,10 @@ def _examples(batch: Any, tensor: Any, stated: int | None) -> int | None:
         if isinstance(batch, (list, tuple)) and batch:
             batch = batch[0]
         elif hasattr(batch, "values") and hasattr(batch, "keys"):
-            batch = next(iter(batch.values()), None)
+            try:
+                batch = next(iter(batch.values()), None)
+            except Exception:  # a class of the program's own, whose methods mean something else
+                return None
         else:
             return None
     return None

@@ -835,6 +835,20 @@ def test_graphs_in_a_batch_are_not_taken_for_examples(start_torch: Start) -> Non
     )
 
 
+def test_a_batch_of_a_programs_own_class_never_fails_it(start_torch: Start) -> None:
+    run = start_torch("""
+        from torch.utils.data.dataloader import _BaseDataLoaderIter
+        class Batch:
+            def keys(self, table): ...
+            def values(self, table): ...
+        batches = _BaseDataLoaderIter(loader)
+        batches.batches = itertools.repeat(Batch())
+        while True:
+            epoch(batches)
+    """)
+    assert "its batches have no tensor whose examples could be counted" in run.note
+
+
 def test_batches_that_change_their_kind_while_they_are_counted_are_refused(start_torch: Start) -> None:
     run = start_torch("epoch(loader)\nepoch(DataLoader(batch_size=10, rows=70))")
     with pytest.raises(MeasurementError, match="its batches hold 70 examples, and its loader says 10"):
