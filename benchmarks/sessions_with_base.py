@@ -5,10 +5,11 @@
     nice python benchmarks/sessions_with_base.py /tmp/beside --subject program --neighbour --branches same thirty
 
 It makes a project by `tfperf init`, whose model is a stack of equal layers, with branches of nothing changed and of
-more layers. With --subject steps it is one of PyTorch that is measured by its steps, in windows by turns, and with
---subject printed the same by what it prints, one run after the other. With --subject program it is a program that only
-computes, and with --subject waiting one whose steps sleep 20 ms. With --neighbour other processes come and go
-(neighbour.py). One line of JSON for each session goes to sessions.jsonl, and the counts are printed.
+more layers. With --subject steps it is a training with NumPy, which starts at once, that is measured by its steps, in
+windows by turns; with --subject printed the same by what it prints, one run after the other. With --subject program it
+is a program that only computes, and with --subject waiting one whose steps sleep 20 ms. With --neighbour other
+processes come and go (neighbour.py). One line of JSON for each session goes to sessions.jsonl, and the counts are
+printed.
 """
 
 from __future__ import annotations
@@ -51,23 +52,28 @@ for step in range(1, 100_000):
         sum(range(60_000))
     print(f"step {{step}} throughput: {{8 / (time.perf_counter() - began):.4f}} examples/s loss: 0.5", flush=True)
 """
-PYTORCH = """
-import time, torch
+NUMPY = """
+import os, sys, time
 
-torch.set_num_threads(1)
-data = torch.utils.data.TensorDataset(torch.randn(32_000, 64), torch.randint(10, (32_000,)))
-layers = [layer for _ in range({size}) for layer in (torch.nn.Linear(64, 64), torch.nn.ReLU())]
-model = torch.nn.Sequential(*layers, torch.nn.Linear(64, 10))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
-while True:
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+import numpy
+
+draw = numpy.random.default_rng(0)
+data = draw.standard_normal((32_000, 128), dtype=numpy.float32)
+weights = [draw.standard_normal((128, 128), dtype=numpy.float32) / 8 for _ in range({size})]
+for step in range(1_000_000):
     began = time.perf_counter()
-    for number, (x, y) in enumerate(torch.utils.data.DataLoader(data, batch_size=32)):
-        loss = torch.nn.functional.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        print(f"step {{number}}: {{32 / (time.perf_counter() - began):.4f}} examples/s", flush=True)
-        began = time.perf_counter()
+    outputs = [data[step % 1000 * 32 :][:32]]
+    for weight in weights:
+        outputs.append(numpy.maximum(outputs[-1] @ weight, 0))
+    gradient = outputs.pop() / 4096
+    for weight in reversed(weights):
+        x = outputs.pop()
+        before = gradient @ weight.T * (x > 0)
+        weight -= 1e-3 * (x.T @ gradient)
+        gradient = before
+    sys.audit("tfperf.step", 32)
+    print(f"step {{step}}: {{32 / (time.perf_counter() - began):.4f}} examples/s", flush=True)
 """
 READS = ', reads=Reads(pattern="(?P<rate>[0-9.]+) examples/s")'
 PROGRAM_TEST = """
@@ -89,7 +95,7 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *WHO, *arguments], cwd=folder, check=True)
 
 
-SUBJECTS = {"model": MODEL, "steps": PYTORCH, "printed": PYTORCH, "program": PROGRAM, "waiting": WAITING}
+SUBJECTS = {"model": MODEL, "steps": NUMPY, "printed": NUMPY, "program": PROGRAM, "waiting": WAITING}
 
 
 def project(folder: Path, subject: str) -> None:
@@ -100,7 +106,7 @@ def project(folder: Path, subject: str) -> None:
     test = folder / "perf_tests" / "test_speed.py"
     own = test.read_text().replace('model="resnet20", batch_size=8', 'model="nets:stack", batch_size=64')
     is_model = subject == "model"
-    program = {"reads": "" if subject == "steps" else READS, "steps": 200 if SUBJECTS[subject] is PYTORCH else 25}
+    program = {"reads": "" if subject == "steps" else READS, "steps": {"steps": 200, "printed": 12}.get(subject, 25)}
     test.write_text(own if is_model else PROGRAM_TEST.format(**program))
     code = folder / ("nets.py" if is_model else "train.py")
     for branch, size in [("main", 60), *((name, size) for name, (_, size) in BRANCHES.items())]:

@@ -214,6 +214,7 @@ class RunEngine:
                 training[name] = workers.enter_context(closing(self._training(sides[name], plan, beside)))
                 if reason := training[name].why_not_held:
                     raise OneAtATime(reason)
+                training[name].hold()
             self._observer.begin("pair")
             with self._watching(devices, is_watched=self._sampled) as observation:
                 pair = interleave(training["a"], training["b"], plan, self._observer.phase, b_first=b_first)

@@ -111,7 +111,9 @@ class _TimedRun:
 
     def window(self, steps: int) -> Window:
         self._training.request(steps)
-        return self._training.receive()
+        window = self._training.receive()
+        self._training.hold()
+        return window
 
     def run(self) -> Run:
         return run_of(self._training, self._warmup, self.windows)

@@ -65,7 +65,7 @@ class Probe:
         self._slowdown, self._hold_seconds = 0.0, 60.0
         self._total = 0
         self._first_counts: dict[str, int] = {}  # at the end of the first step
-        self._until = self._wanted = 0
+        self._until = 0
         self._started: float | None = None
         self._profiler: Any = None
         self._paused_at: float | None = None
@@ -224,9 +224,6 @@ class Probe:
         now = _clock()
         if self._link is None:
             self._call()
-        elif self._started is None:  # the steps after a hold are over that are not timed
-            self._begin(self._wanted)
-            return
         elif self._profiler is not None:
             self._link.send({"trace": self._profiler.end(self._steps)})
             self._profiler = None
@@ -246,27 +243,13 @@ class Probe:
                 break
             if "figures" in request:
                 self._link.send({"figures": {name: self._figure(name) for name in request["figures"]}})
-        self._wanted = int(request["steps"])
-        skip = self._skip(self._wanted) if was_held and self._total > self._steps else 0
-        if skip:
-            self._reset()
-            self._until = skip
-        else:
-            # The answer itself is part of the time, unless the program was held.
-            self._begin(self._wanted, None if was_held else now)
-
-    def _skip(self, wanted: int) -> int:
-        """How many steps after a hold are not timed: loaders have filled their buffers meanwhile."""
-        buffered = self.loading.buffered
-        return wanted if buffered is None else -(-buffered // max(1, self.loading.usual or 1))
-
-    def _begin(self, steps: int, at: float | None = None) -> None:
         self._reset()
-        self._until = steps
+        self._until = int(request["steps"])
         self.loading.last_at = None
         if self._profiler is not None:
             self._profiler.begin()
-        self._started = _clock() if at is None else at
+        # The answer itself is part of the time, unless the program was held.
+        self._started = _clock() if was_held else now
 
     def _call(self) -> None:
         # Imported only now: most of a program's processes take no step.
@@ -291,7 +274,6 @@ class Probe:
             "fetches": bool(loading.usual),
             "batches": loading.usual,
             "first_step_at": self._first_at[source or ""],
-            "skips": self._skip(0) if loading.buffered is not None else None,
             "counts": self._first_counts,
             "environment": versions(),
         }
@@ -370,8 +352,6 @@ class Loading:
         self.skipped = 0  # batches that no step followed
         self.loaders: dict[Any, Loader] = {}  # by source
         self.trained: set[Any] = set()  # the sources of the batches that steps follow
-        self._fetches_ahead = False  # in a thread of the program's own, nobody knows how far
-        self._fetcher: int | None = None  # the thread of the last batch
         self._last: Any = None
         self._sizes: deque[int | None] = deque(maxlen=_MOST_BATCHES)
         self._foreign: deque[int | None] = deque(maxlen=_MOST_BATCHES)  # of the last source, since another one's
@@ -401,20 +381,12 @@ class Loading:
         if len(self.loaders) > _MOST_LOADERS:
             del self.loaders[next(other for other in self.loaders if other not in self.trained)]
 
-    @property
-    def buffered(self) -> int | None:
-        """Batches that the loaders fetch ahead; None where that is not known."""
-        if self._fetches_ahead or not self.trained or not self.trained <= self.loaders.keys():
-            return None
-        return sum(self.loaders[source].ahead for source in self.trained)
-
     def is_foreign(self, source: Any) -> bool:
         """Whether batches of this source are followed by no step, as those of an evaluation."""
         return self.usual is not None and source not in self.trained
 
     def fetched(self, source: Any, size: int | None) -> None:
         """Note a batch."""
-        self._fetcher = get_ident()
         if source is self.regular:
             if size == self._regular_size:
                 self._fetches += 1
@@ -443,13 +415,11 @@ class Loading:
         """Note a step's end; returns its examples, None where they are not known."""
         self.last_at = now
         if self.regular is not None:
-            if self._fetches == self.usual and self._fetcher == get_ident():
+            if self._fetches == self.usual:
                 self._fetches = 0
                 return self._of_last
             self.end_regular()
         since, self._since = self._since, 0
-        if since and self._fetcher != get_ident():
-            self._fetches_ahead = True
         if self.usual is None:
             of_source, self._of_source = self._of_source, {}
             self._learn(of_source)

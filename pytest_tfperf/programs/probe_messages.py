@@ -37,11 +37,10 @@ class Ready:
     fetches: bool
     first_step_at: float  # by the clock of `time.perf_counter`
     counts: Mapping[str, int]  # of compilations and the like, at the end of the first step
-    skips: int | None  # steps after a hold that are not timed; None where buffers are not known
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _require_numbers(self.steps, self.examples_per_step, self.skips)
+        _require_numbers(self.steps, self.examples_per_step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
+
+import psutil
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.plain_json import build
@@ -45,6 +48,7 @@ class Rank(WorkerRun):
     def __init__(self, program: Program, hello: Hello) -> None:
         self._program = program
         self._pid = hello.pid
+        self._group, self._is_stopped = _own_group(hello.pid, program.run.pid), False
         super().__init__(
             Process(program.run.pid, lambda _: None, is_here=True, is_ended_here=False),
             Path(program.run.log),
@@ -60,6 +64,31 @@ class Rank(WorkerRun):
     def pids(self) -> tuple[int, ...]:
         """See `WorkerRun.pids`."""
         return (self._pid,)
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Whether `stop` stops it."""
+        return self._group is not None
+
+    def stop(self) -> None:
+        """Stop its process group until `go_on`.
+
+        Only its probe would wait otherwise. What it fetches ahead, in threads and processes, would fill its buffers
+        and disturb others meanwhile, and its next steps would be too fast.
+        """
+        self._signal(signal.SIGSTOP)
+        self._is_stopped = True
+
+    def go_on(self) -> None:
+        """Let its process group go on, if it was stopped."""
+        if self._is_stopped:
+            self._signal(signal.SIGCONT)
+        self._is_stopped = False
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._group is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._group, number)
 
     def poll(self) -> dict[str, Any] | None:
         """See `WorkerRun.poll`; the program itself may write to its probe's connection."""
@@ -85,6 +114,15 @@ class Rank(WorkerRun):
         self.fault = Fault.SILENT
         for_so_long = duration(self.silence_seconds if seconds is None else seconds)
         return self._program.run.hung(f"{self.name} took no step for {for_so_long} {self._program.after}")
+
+
+def _own_group(pid: int, supervisor: int) -> int | None:
+    """The process group of a process that the program has started; None if it is another's, or gone."""
+    try:
+        is_own = supervisor in (parent.pid for parent in psutil.Process(pid).parents())
+        return os.getpgid(pid) if is_own and os.getsid(pid) != os.getsid(supervisor) else None
+    except (psutil.Error, ProcessLookupError):
+        return None
 
 
 class Program:
@@ -260,6 +298,7 @@ def called(
     for _, (channel, hello) in sorted(calls.items()):
         ranks.append(rank := Rank(program, hello))
         undo.callback(rank.close)
+        undo.callback(rank.go_on)
         channel.most_bytes = MOST_BYTES
         rank.adopt(channel, phase)
     return ranks

@@ -89,9 +89,11 @@ class ProbedRun(TrainingRun):
         """See `TrainingRun.why_not_held`."""
         if len(self._ranks) > 1:
             return f"{len(self._ranks)} processes train together"
-        if self._of_ready[0].skips is None:
-            return "nobody knows how many batches it fetches ahead, and so would be too fast after waiting"
-        return ""
+        return "" if self._ranks[0].can_be_stopped else "its process can't be stopped between two windows"
+
+    def hold(self) -> None:
+        """See `TrainingRun.hold`."""
+        self._ranks[0].stop()
 
     def step_parts(self, windows: int) -> StepParts | None:
         """See `TrainingRun.step_parts`; those of the first rank."""
@@ -116,6 +118,7 @@ class ProbedRun(TrainingRun):
         return "; ".join(texts)
 
     def _answers(self, kind: str) -> list[Any]:
+        self._ranks[0].go_on()
         answers = super()._answers(kind)
         if kind == "ready":
             return self._readied([self._program.checked(Ready, answer) for answer in answers])

@@ -41,6 +41,7 @@ def main() -> None:
         end_mps_clients(process.pid)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGCONT)  # the driver may have stopped it
         status = _wait(process.pid, time.monotonic() + float(grace_seconds))
     ended = _end_all(process.pid)
     code = os.waitstatus_to_exitcode(ended if status is None else status)

@@ -145,6 +145,9 @@ class TrainingRun:
         """Why it may not wait between two windows, as for those of another training; "" where it may."""
         return ""
 
+    def hold(self) -> None:
+        """Keep it from doing anything until the next request; call it when no answer is waited for."""
+
     def request(self, steps: int) -> None:
         """Queue a window of `steps` steps; returns at once."""
         for worker in self._workers:

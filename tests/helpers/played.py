@@ -62,6 +62,9 @@ class PlayedRun:
     def not_counted(self, windows: int) -> str:
         return ""
 
+    def hold(self) -> None:
+        assert not self.queued, "it is held while an answer is waited for"
+
     def request(self, steps: int) -> None:
         self.queued.append(steps)
 

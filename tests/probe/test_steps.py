@@ -319,33 +319,17 @@ def test_ranks_whose_sampler_does_not_split_the_data_are_not_counted() -> None:
     assert loading.how(2) == "nothing shows that its 2 ranks train on different examples"
 
 
-def test_as_many_steps_as_the_loader_buffers_are_not_timed_after_a_hold(training: Training) -> None:
-    training.loader("train", ahead=6)
-    training.driver.steps = 5
-    for _ in range(8):
-        training.fetch(times=2)
-        training.step()
-    training.driver.holds = True
-    for _ in range(5 + 3 + 5):
-        training.fetch(times=2)
-        training.step()
-    first, second = training.driver.windows
-    assert (first["steps"], second["steps"]) == (5, 5)
-    assert first["seconds"] == second["seconds"] == 5 * (2 * FETCH + STEP)
-    assert training.driver.ready["skips"] == 3
-
-
-def test_a_profile_is_of_the_steps_after_those_that_the_loader_fetched_ahead(training: Training) -> None:
+def test_a_profile_is_of_the_steps_after_its_request(training: Training) -> None:
     training.loader("train", ahead=2)
     training.driver.holds = True
     training.warm_up()
     training.driver.traces = [10]
     training.warm_up(1)  # the window that was asked for before
     began = training.now
-    training.warm_up(2 + 10)
+    training.warm_up(10)
     assert training.driver.sent[-1] == {"trace": {"steps": 10}}
-    assert training.profiled == [began + 2 * (FETCH + STEP)]
-    training.warm_up(2 + 1)
+    assert training.profiled == [began]
+    training.warm_up(1)
     assert [window["steps"] for window in training.driver.windows] == [1, 1]
 
 
@@ -518,7 +502,6 @@ def test_a_programs_own_loading_thread_is_none_of_its_input_wait(training: Train
         thread.join()
     assert training.examples == [8, 8]
     assert training.driver.total("input_seconds") == 0
-    assert training.driver.ready["skips"] is None  # nobody knows how far it loads ahead
 
 
 # Laws

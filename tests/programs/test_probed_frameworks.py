@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.slow  # each imports a framework, which takes seconds
 Start = Callable[..., ProbedRun]
 
 TORCH = """
-import itertools, os, sys, torch
+import itertools, os, sys, time, torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 torch.set_num_threads(1)
 model = torch.nn.Linear(4, 2)
@@ -181,22 +182,34 @@ def test_an_iterable_data_set_that_gives_whole_batches(torch: Start) -> None:
     assert examples(run) == [120] * 3
 
 
+def printed(run: ProbedRun) -> str:
+    run._program.drain()
+    return run._program.run._log.end
+
+
 @pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_workers_of_a_loader_take_no_step_and_their_buffers_are_known(torch: Start, context: str) -> None:
+def test_workers_of_a_loader_take_no_step_and_load_nothing_while_held(torch: Start, context: str) -> None:
     run = torch(f"""
+        class Slow(torch.utils.data.Dataset):
+            def __len__(self):
+                return 10**6
+            def __getitem__(self, number):
+                time.sleep(0.01)
+                print("loads", flush=True)
+                return torch.randn(4), number % 2
         def main():
-            loader = DataLoader(
-                data, 10, num_workers=2, prefetch_factor=3, persistent_workers=True, multiprocessing_context="{context}"
-            )
-            while True:
-                for x, y in loader:
-                    train(x, y)
+            for x, y in DataLoader(Slow(), 10, num_workers=2, prefetch_factor=9, multiprocessing_context="{context}"):
+                train(x, y)
         if __name__ == "__main__":
             main()
     """)
-    assert examples(run) == [100] * 3
-    assert run._of_ready[0].skips == 6
-    assert run.why_not_held == ""
+    assert examples(run, 1) == [100]
+    run.hold()
+    loaded = printed(run)
+    time.sleep(0.3)
+    assert printed(run) == loaded
+    assert examples(run, 1) == [100]
+    assert printed(run) != loaded
 
 
 def test_evaluation_on_the_training_data_is_no_training(torch: Start) -> None:

@@ -196,7 +196,39 @@ def test_a_thread_that_fills_the_pipe_while_it_is_held_does_not_block_the_next_w
     """)
     windows(run, 1)
     time.sleep(0.3)
+    run.hold()
+    time.sleep(0.3)
     assert [window.steps for window in windows(run, 3)] == [5] * 3
+
+
+def test_a_held_program_computes_nothing_in_its_threads_and_processes(start: Start) -> None:
+    run = start("""
+        import multiprocessing, threading
+        def computes(what):
+            while True:
+                time.sleep(0.005)
+                print(what, flush=True)
+        threading.Thread(target=computes, args=["a thread"], daemon=True).start()
+        multiprocessing.Process(target=computes, args=["a process"], daemon=True).start()
+        train()
+    """)
+    windows(run, 1)
+    assert wait_for(lambda: all(what in printed(run) for what in ("a thread", "a process")))
+    run.hold()
+    before = printed(run)
+    time.sleep(0.3)
+    assert printed(run) == before
+    windows(run, 1)
+    after = len(before)
+    assert wait_for(lambda: all(what in printed(run)[after:] for what in ("a thread", "a process")))
+
+
+@pytest.mark.parametrize("pid", ["os.getppid()", "1"])
+def test_a_process_that_is_none_of_the_programs_is_never_stopped(start: Start, pid: str) -> None:
+    run = start(f"os.getpid = lambda: {pid}\ntrain()")
+    assert run.why_not_held == "its process can't be stopped between two windows"
+    run.hold()
+    assert windows(run)[0].steps == 5
 
 
 # How it is started
@@ -327,6 +359,7 @@ def test_a_program_that_goes_on_without_steps_says_what_was_looked_for(start: St
 def test_a_program_that_is_killed_while_it_is_held_says_so(start: Start, number: signal.Signals) -> None:
     run = start("train()")
     windows(run, 1)
+    run.hold()
     os.kill(run.pids[0], number)
     with pytest.raises(MeasurementError) as raised:
         windows(run, 1)
@@ -340,6 +373,7 @@ def test_a_supervisor_that_is_killed_while_it_is_held_takes_the_program_with_it(
 ) -> None:
     run = start("train()")
     windows(run, 1)
+    run.hold()
     pid = run.pids[0]
     os.kill(supervisor_of(pid), number)
     with pytest.raises(MeasurementError, match=r"SIGTERM|supervisor"):
@@ -347,16 +381,19 @@ def test_a_supervisor_that_is_killed_while_it_is_held_takes_the_program_with_it(
     assert wait_for(lambda: is_gone(pid))
 
 
-def test_closing_ends_a_held_program_and_what_it_started(start: Start) -> None:
+def test_closing_ends_a_held_program_and_what_it_started(start: Start, tmp_path: Path) -> None:
     run = start("""
-        import subprocess
+        import signal, subprocess
         child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(open("ended", "w").close()))
         print(child.pid, flush=True)
         train()
     """)
     windows(run, 1)
+    run.hold()
     child = int(printed(run).split()[0])
     run.close()
+    assert (tmp_path / "ended").exists()
     assert is_gone(run.pids[0])
     assert is_gone(child)
 
@@ -379,6 +416,7 @@ def test_a_program_that_is_held_ends_with_a_killed_driver(tmp_path: Path) -> Non
         run = tests.started(made)
         run.request(5)
         run.receive()
+        run.hold()
         print(run.pids[0], flush=True)
         time.sleep(600)
     """
