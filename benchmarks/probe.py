@@ -2,7 +2,7 @@
 
     python benchmarks/probe.py overhead    # steps of about 1 ms, with and without the probe, by turns in one process
     python benchmarks/probe.py copies      # two copies of one program, held in turn, 50 windows each
-    python benchmarks/probe.py holds       # windows after a hold against windows that follow each other
+    python benchmarks/probe.py holds       # windows after a hold of 0.5 s against those after them
 
 Programs train with PyTorch (`pip install -e '.[examples]'`) or only compute and tell their steps. Prints each ratio
 with two standard errors (20 % trimmed mean). Run it on a machine that does nothing else; it takes a few minutes.
@@ -66,10 +66,18 @@ FREE = """
     for _ in steps():
         pass
 """
+LONGER_STEPS = """
+    step_of_optimizer = steps
+    def steps():
+        for _ in step_of_optimizer():
+            time.sleep(0.0155)  # a batch comes every 17 ms
+            yield
+"""
 HOLDS = {
     "tells its steps": TELLS.format(size=45_000),
     "PyTorch, bound by compute": PYTORCH.format(slow_input=0, width=2048, workers=2),
     "PyTorch, bound by input": PYTORCH.format(slow_input=0.001, width=64, workers=2),
+    "PyTorch, input a bit slow": PYTORCH.format(slow_input=0.001, width=64, workers=2) + LONGER_STEPS,
 }
 BLOCK, TURNS = 20, 500
 
@@ -209,7 +217,8 @@ def holds() -> None:
             run.request(50)
             run.receive()
             for _ in range(30):
-                time.sleep(0.5)  # it is held
+                run.hold()
+                time.sleep(0.5)
                 run.request(50)
                 run.request(50)
                 after, following = run.receive(), run.receive()

@@ -136,6 +136,8 @@ class PairSource:
         ops_before, ops = (largest(trace.ops) for trace in traces)
         growths = grown(ops, ops_before)
         if math.fsum(growth.growth_seconds for growth in growths) < _LEAST_SHARE * (after - before):
+            growths = tuple(each for each in growths if each.count > each.before_count and not each.is_at_most)
+        if not growths:  # neither in time, which noise may hide in so few steps, nor in number
             fault = "no operation of the framework grew: look at Python code around it"
             return Profile(fault=fault, steps=steps, ops=ops)
         return Profile(steps=steps, ops=ops, grown=growths)

@@ -39,9 +39,8 @@ def can_interleave_windows(*workloads: Subject) -> bool:
     """Whether a worker that waits computes nothing.
 
     A pipeline on the host fills its buffers while it waits, and its next window would be too fast. A user's own
-    training may do that too. Whether a user's program does is known when it runs (`TrainingRun.why_not_held`), and one
-    that is read never waits. If two jobs have several ranks each, the second may not get nodes until the first has
-    ended, as under Slurm.
+    training may do that too. A user's program is stopped instead, where its steps are known (`TrainingRun.hold`). If
+    two jobs have several ranks each, the second may not get nodes until the first has ended, as under Slurm.
     """
     return all(
         workload.is_probed

@@ -11,6 +11,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 _clock = time.perf_counter
@@ -84,6 +85,7 @@ def in_torch_loader(module: Any, probe: Any) -> None:
     tensor = sys.modules["torch"].Tensor
     sources = itertools.count()
     loader_facts = sys.modules["tfperf_steps"].Loader
+    loading = probe.loading
 
     def __init__(self: Any, loader: Any) -> None:
         begin(self, loader)
@@ -101,9 +103,21 @@ def in_torch_loader(module: Any, probe: Any) -> None:
     def __next__(self: Any) -> Any:
         source = self._tfperf_source
         began = _clock()
-        probe.fetching(source, began)
+        # Nothing is called where steps are alike: in a fast training each call takes microseconds.
+        is_own = get_ident() == probe.thread
+        if source is not loading.regular or not is_own:
+            probe.fetching(source, began)
+        elif loading.last_at is not None:
+            loading.between += began - loading.last_at
+            loading.last_at = None
         batch = following(self)
-        probe.fetched(source, _examples(batch, tensor, self._tfperf_facts.size), _clock() - began)
+        first = batch[0] if type(batch) is list and batch else None
+        is_alike = type(first) is tensor and first.dim() and first.size(0) == loading.regular_size
+        if is_alike and source is loading.regular and is_own:
+            loading.fetches += 1
+            loading.waited += _clock() - began
+        else:
+            probe.fetched(source, _examples(batch, tensor, self._tfperf_facts.size), _clock() - began)
         return batch
 
     iterator.__init__, iterator.__next__ = __init__, __next__

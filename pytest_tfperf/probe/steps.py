@@ -59,7 +59,7 @@ class Probe:
         self.source: str | None = None  # that counts; "" for none any more
         self._seen: dict[str, int] = {}
         self._first_at: dict[str, float] = {}  # the end of each source's first step
-        self._thread: int | None = None
+        self.thread: int | None = None  # that trains
         self._others_in_a_row = 0
         self._value: Any = None
         self._slowdown, self._hold_seconds = 0.0, 60.0
@@ -78,7 +78,7 @@ class Probe:
         """Begin a window's counts."""
         self._steps = 0
         self._examples: int | None = 0
-        self._input = self._between = self._paused = 0.0
+        self._paused = self.loading.waited = self.loading.between = 0.0
         self._others = 0
         self._skipped = self.loading.skipped
 
@@ -102,15 +102,18 @@ class Probe:
             self._end(f"{type(error).__name__}: {error}")
 
     def _count(self, steps: int, examples: Any, value: Any) -> None:
-        if self._thread != get_ident():
+        if self.thread != get_ident():
             if self._is_another_thread():
                 return
-            self._thread = get_ident()  # the one that trained has ended
-        now = _clock()
-        held = self.loading.step(now)
+            self.thread = get_ident()  # the one that trained has ended
+        now, loading = _clock(), self.loading
+        if loading.regular is not None and loading.fetches == loading.usual:  # it is like the steps before it
+            held, loading.last_at, loading.fetches = loading.of_last, now, 0
+        else:
+            held = loading.step(now)
         self._total += steps
         if self._paused_at is not None:
-            was_training = self._paused_by in self.loading.trained
+            was_training = self._paused_by in loading.trained
             self.resume(was_training)
             if not was_training:  # nothing shows where in this step training went on, so none of it is timed or counted
                 return
@@ -133,9 +136,9 @@ class Probe:
 
     def _is_another_thread(self) -> bool:
         """Whether the thread that trains is another one, and still there; then no step counts any more."""
-        if self._thread == get_ident() or self._thread not in sys._current_frames():
+        if self.thread == get_ident() or self.thread not in sys._current_frames():
             return False
-        names = [thread.name for thread in threading.enumerate() if thread.ident in (self._thread, get_ident())]
+        names = [thread.name for thread in threading.enumerate() if thread.ident in (self.thread, get_ident())]
         self._end(f"two threads take steps, {' and '.join(names)}; next: measure one training at a time, in one thread")
         return True
 
@@ -154,34 +157,32 @@ class Probe:
     def fetching(self, source: Any, now: float) -> None:
         """A batch is about to be fetched."""
         loading = self.loading
-        if source is not loading.regular:
-            if self._started is None or self.source is None:
-                return
-            if self._paused_at is not None and source != self._paused_by:
-                self.resume()
-            if loading.is_foreign(source):
-                self.pause(source)
-                return
-        if loading.last_at is not None and get_ident() == self._thread:
-            self._between += now - loading.last_at
+        if self._started is None or self.source is None:
+            return
+        if self._paused_at is not None and source != self._paused_by:
+            self.resume()
+        if loading.is_foreign(source):
+            self.pause(source)
+        elif loading.last_at is not None and get_ident() == self.thread:
+            loading.between += now - loading.last_at
             loading.last_at = None
 
     def fetched(self, source: Any, size: int | None, seconds: float) -> None:
         """A batch of so many examples was fetched; None where they can't be counted."""
         self.loading.fetched(source, size)
-        if self._paused_at is None and self._thread == get_ident():
-            self._input += seconds
+        if self._paused_at is None and self.thread == get_ident():
+            self.loading.waited += seconds
 
     def pause(self, source: Any = None) -> None:
         """What follows is no training, such as an evaluation: stop the clock."""
-        if self._started is not None and self._paused_at is None and self._thread == get_ident():
+        if self._started is not None and self._paused_at is None and self.thread == get_ident():
             self.loading.end_regular()
             self._synchronise()
             self._paused_at, self._paused_by = _clock(), source
 
     def resume(self, was_training: bool = False) -> None:
         """Training goes on, or never paused: the first batch of a new data set was taken for an evaluation's."""
-        if self._paused_at is not None and self._thread == get_ident():
+        if self._paused_at is not None and self.thread == get_ident():
             if not was_training:
                 self._synchronise()
                 self._paused += _clock() - self._paused_at
@@ -213,7 +214,7 @@ class Probe:
             if source is best:
                 self.loading.step(now)
             return False
-        self.source, self._thread = source, get_ident()
+        self.source, self.thread = source, get_ident()
         return True
 
     # The driver's requests
@@ -294,8 +295,8 @@ class Probe:
             "slowed": slowed,
             "loss": loss if loss is None or loss - loss == 0 else str(loss),
             "examples": self._examples,
-            "input_seconds": self._input,
-            "between_seconds": self._between,
+            "input_seconds": self.loading.waited,
+            "between_seconds": self.loading.between,
             "paused_seconds": self._paused,
             "skipped": self.loading.skipped - self._skipped,
             "others": self._others,
@@ -348,19 +349,20 @@ class Loading:
 
     def forget(self) -> None:
         """Begin anew."""
-        self.last_at: float | None = None  # the last step's end
+        self.last_at: float | None = None  # the last step's end, until a batch is fetched
+        self.waited = self.between = 0.0  # in a window: for batches, and from a step's end until one is fetched
         self.skipped = 0  # batches that no step followed
         self.loaders: dict[Any, Loader] = {}  # by source
         self.trained: set[Any] = set()  # the sources of the batches that steps follow
         self._last: Any = None
         self._sizes: deque[int | None] = deque(maxlen=_MOST_BATCHES)
         self._foreign: deque[int | None] = deque(maxlen=_MOST_BATCHES)  # of the last source, since another one's
-        self._of_last = 0  # examples of the last step
+        self.of_last = 0  # examples of the last step
         self._of_source: dict[Any, int] = {}  # batches of each source since the last step, while it learns
         self._since = 0  # batches since the last step
         self.regular: Any = None  # the source while steps are alike: they hold `usual` batches of the stated size
-        self._regular_size: int | None = None
-        self._fetches = 0  # since the last step, while steps are alike
+        self.regular_size: int | None = None
+        self.fetches = 0  # since the last step, while steps are alike
         self.restart()
 
     def restart(self) -> None:
@@ -388,8 +390,8 @@ class Loading:
     def fetched(self, source: Any, size: int | None) -> None:
         """Note a batch."""
         if source is self.regular:
-            if size == self._regular_size:
-                self._fetches += 1
+            if size == self.regular_size:
+                self.fetches += 1
                 return
             self.end_regular()
         if source != self._last:
@@ -412,13 +414,9 @@ class Loading:
                 self.doubt = f"its batches hold {size} examples, and its loader says {stated}"
 
     def step(self, now: float) -> int | None:
-        """Note a step's end; returns its examples, None where they are not known."""
+        """Note the end of a step that is not like the ones before it; returns its examples, None if not known."""
         self.last_at = now
-        if self.regular is not None:
-            if self._fetches == self.usual:
-                self._fetches = 0
-                return self._of_last
-            self.end_regular()
+        self.end_regular()
         since, self._since = self._since, 0
         if self.usual is None:
             of_source, self._of_source = self._of_source, {}
@@ -441,18 +439,18 @@ class Loading:
                 self.doubt = f"its steps hold more batches now than at first, {usual}"
         if self.doubt or None in sizes:
             return None
-        self._of_last = sum(size or 0 for size in sizes)
+        self.of_last = sum(size or 0 for size in sizes)
         if since == usual and len(self.trained) == 1 and self._last in self.trained:
             stated = self._stated(self._last)
             if {*sizes, *left} == {stated}:
-                self.regular, self._regular_size = self._last, stated
-        return self._of_last
+                self.regular, self.regular_size = self._last, stated
+        return self.of_last
 
     def end_regular(self) -> None:
         """Note the batches since the last step, which is not like the ones before it, or may not be."""
         if self.regular is not None:
-            self._sizes.extend([self._regular_size] * self._fetches)
-            self._since, self._fetches, self.regular = self._fetches, 0, None
+            self._sizes.extend([self.regular_size] * self.fetches)
+            self._since, self.fetches, self.regular = self.fetches, 0, None
 
     def _stated(self, source: Any) -> int | None:
         """The size of a batch that a loader states."""
@@ -508,9 +506,9 @@ class Loading:
 
     def in_a_step(self, ranks: int) -> int | None:
         """Examples in a step of this process; None where they are not known."""
-        if self.doubt or not self._of_last or not self._is_split(ranks):
+        if self.doubt or not self.of_last or not self._is_split(ranks):
             return None
-        return self._of_last
+        return self.of_last
 
     def how(self, ranks: int) -> str:
         """How examples are counted, or why not."""
@@ -520,10 +518,10 @@ class Loading:
             return "no DataLoader of PyTorch gave its batches"
         if not self._is_split(ranks):
             return f"nothing shows that its {ranks} ranks train on different examples"
-        if not self._of_last:
+        if not self.of_last:
             return "its batches have no tensor whose examples could be counted"
         batches = "a batch" if self.usual == 1 else f"{self.usual} batches"
-        return f"a step holds {batches} of the DataLoader, {self._of_last} examples"
+        return f"a step holds {batches} of the DataLoader, {self.of_last} examples"
 
 
 def rank_of_process() -> tuple[int, int]:

@@ -87,7 +87,7 @@ class Rank(WorkerRun):
 
     def _signal(self, number: signal.Signals) -> None:
         if self._group is not None:
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._group, number)
 
     def poll(self) -> dict[str, Any] | None:

@@ -146,7 +146,10 @@ class TrainingRun:
         return ""
 
     def hold(self) -> None:
-        """Keep it from doing anything until the next request; call it when no answer is waited for."""
+        """Keep it from doing anything until the next request; call it when no answer is waited for.
+
+        A worker only waits: nothing that fetches data ahead is held.
+        """
 
     def request(self, steps: int) -> None:
         """Queue a window of `steps` steps; returns at once."""

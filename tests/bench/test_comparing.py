@@ -336,16 +336,32 @@ def test_a_profiler_that_fails_changes_no_verdict() -> None:
     assert found.profile == Profile(fault="the program took no step for 1 min")
 
 
-def test_operations_that_explain_none_of_the_loss_are_not_named() -> None:
-    class Same(PlayedPrograms):
-        def trace_of(self, run: PlayedRun, steps: int) -> Trace:
-            op = OpTime(name="aten::mm", type="aten::mm", seconds=0.001, count=1.0)
-            noise = replace(op, seconds=op.seconds * (1.01 if run.name == "b" else 1))
-            return Trace(host="", steps=steps, ops=(noise,))
+class Alike(PlayedPrograms):
+    """Side b's operation takes hardly longer."""
 
-    found, _ = of_programs(engine=Same)
+    counts: ClassVar = {"a": 60.0, "b": 60.0}
+
+    def trace_of(self, run: PlayedRun, steps: int) -> Trace:
+        seconds = 0.00101 if run.name == "b" else 0.001
+        op = OpTime(name="aten::mm", type="aten::mm", seconds=seconds, count=self.counts[run.name])
+        return Trace(host="", steps=steps, ops=(op,))
+
+
+def test_operations_that_explain_none_of_the_loss_are_not_named() -> None:
+    found, _ = of_programs(engine=Alike)
     assert found.profile is not None
     assert (found.profile.grown, found.profile.fault[:38]) == ((), "no operation of the framework grew: lo")
+
+
+def test_an_operation_that_runs_more_often_is_named_though_noise_hides_its_time() -> None:
+    class More(Alike):
+        counts: ClassVar = {"a": 60.0, "b": 63.0}
+
+    found, _ = of_programs(engine=More)
+    assert found.profile is not None
+    assert [(growth.name, growth.before_count, growth.count) for growth in found.profile.grown] == [
+        ("aten::mm", 60.0, 63.0)
+    ]
 
 
 def test_a_loss_that_is_not_finite_is_invalid() -> None:

@@ -223,6 +223,17 @@ def test_a_held_program_computes_nothing_in_its_threads_and_processes(start: Sta
     assert wait_for(lambda: all(what in printed(run)[after:] for what in ("a thread", "a process")))
 
 
+def test_a_hold_may_last_longer_than_a_silent_driver_is_waited_for(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probed_program, "_MOST_HELD_SECONDS", 0.2)
+    run = start("train()")
+    windows(run, 1)
+    run.hold()
+    time.sleep(0.5)
+    assert windows(run, 1)[0].steps == 5
+
+
 @pytest.mark.parametrize("pid", ["os.getppid()", "1"])
 def test_a_process_that_is_none_of_the_programs_is_never_stopped(start: Start, pid: str) -> None:
     run = start(f"os.getpid = lambda: {pid}\ntrain()")
