@@ -60,13 +60,16 @@ def interleave(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *
     """
     side_a, side_b = _TimedRun(a, plan), _TimedRun(b, plan)
     order = (side_b, side_a) if b_first else (side_a, side_b)
-    for side in order:
+    for side, other in zip(order, reversed(order), strict=True):
         progress("warm-up")
+        other.hold()
         side.warm_up()
     rounds = max(1, min(WINDOWS_PER_SIDE, *(plan.steps // side.steps for side in order)))
     for number in range(rounds):
         progress(f"window {number + 1} of {rounds}")
-        for side in order if number % 2 == 0 else reversed(order):
+        first, second = order if number % 2 == 0 else reversed(order)
+        for side, other in ((first, second), (second, first)):
+            other.hold()
             side.windows.append(side.window(side.steps))
         is_spent = any(side.seconds >= plan.max_seconds for side in order)
         if is_spent and number + 1 >= MIN_WINDOWS_FOR_ERROR:
@@ -102,6 +105,9 @@ class _TimedRun:
         """How long the timed windows took so far."""
         return sum(w.seconds for w in self.windows)
 
+    def hold(self) -> None:
+        self._training.hold()
+
     def warm_up(self) -> None:
         for steps in first_windows(self._plan, self._training.taken):
             self._warmup.append(self.window(steps))
@@ -110,9 +116,7 @@ class _TimedRun:
 
     def window(self, steps: int) -> Window:
         self._training.request(steps)
-        window = self._training.receive()
-        self._training.hold()
-        return window
+        return self._training.receive()
 
     def run(self) -> Run:
         return run_of(self._training, self._warmup, self.windows)

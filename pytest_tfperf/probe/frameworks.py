@@ -95,9 +95,7 @@ def in_torch_loader(module: Any, probe: Any) -> None:
             size //= sampler.num_processes
         # Each loader has a number of its own: evaluation may read the same data set by another one, and ids come again.
         source = self._tfperf_source = loader.__dict__.setdefault("_tfperf_source", (os.getpid(), next(sources)))
-        self._tfperf_facts = loader_facts(
-            loader.num_workers * (loader.prefetch_factor or 0), size if isinstance(size, int) else None, _shards(loader)
-        )
+        self._tfperf_facts = loader_facts(loader.num_workers, size if isinstance(size, int) else None, _shards(loader))
         probe.loading.add(source, self._tfperf_facts)
 
     def __next__(self: Any) -> Any:
@@ -111,7 +109,7 @@ def in_torch_loader(module: Any, probe: Any) -> None:
             loading.between += began - loading.last_at
             loading.last_at = None
         batch = following(self)
-        first = batch[0] if type(batch) is list and batch else None
+        first: Any = batch[0] if type(batch) is list and batch else None
         is_alike = type(first) is tensor and first.dim() and first.size(0) == loading.regular_size
         if is_alike and source is loading.regular and is_own:
             loading.fetches += 1

@@ -65,7 +65,7 @@ class Probe:
         self._slowdown, self._hold_seconds = 0.0, 60.0
         self._total = 0
         self._first_counts: dict[str, int] = {}  # at the end of the first step
-        self._until = 0
+        self._until = self._wanted = 0
         self._started: float | None = None
         self._profiler: Any = None
         self._paused_at: float | None = None
@@ -107,6 +107,7 @@ class Probe:
                 return
             self.thread = get_ident()  # the one that trained has ended
         now, loading = _clock(), self.loading
+        held: int | None
         if loading.regular is not None and loading.fetches == loading.usual:  # it is like the steps before it
             held, loading.last_at, loading.fetches = loading.of_last, now, 0
         else:
@@ -223,8 +224,13 @@ class Probe:
         """End the window, answer, and wait for the next request."""
         self._synchronise()
         now = _clock()
+        # Looked for before the answer is sent: the driver may stop this process at once when it has it.
+        was_held = self._link is None or not self._link.has_message()
         if self._link is None:
             self._call()
+        elif self._started is None:  # the steps after a stop are over that are not timed
+            self._begin(_clock())
+            return
         elif self._profiler is not None:
             self._link.send({"trace": self._profiler.end(self._steps)})
             self._profiler = None
@@ -234,7 +240,6 @@ class Probe:
             self._link.send({"window": window})
         self._started = None
         while True:
-            was_held = not self._link.has_message()
             request = self._link.receive(self._hold_seconds)
             if "trace" in request:
                 profile = sys.modules["sitecustomize_of_tfperf"].load("tfperf_profile")
@@ -242,15 +247,25 @@ class Probe:
                 request = {"steps": request["trace"]}
             if "steps" in request:
                 break
+            was_held = True
             if "figures" in request:
                 self._link.send({"figures": {name: self._figure(name) for name in request["figures"]}})
+        self._wanted = int(request["steps"])
+        if skips := int(request.get("skips", 0)):
+            self._reset()
+            self._until = skips
+        else:
+            # The answer itself is part of the time, unless the program was held.
+            self._begin(_clock() if was_held else now)
+
+    def _begin(self, at: float) -> None:
         self._reset()
-        self._until = int(request["steps"])
+        self._until = self._wanted
         self.loading.last_at = None
         if self._profiler is not None:
             self._profiler.begin()
-        # The answer itself is part of the time, unless the program was held.
-        self._started = _clock() if was_held else now
+            at = _clock()
+        self._started = at
 
     def _call(self) -> None:
         # Imported only now: most of a program's processes take no step.
@@ -275,6 +290,7 @@ class Probe:
             "fetches": bool(loading.usual),
             "batches": loading.usual,
             "first_step_at": self._first_at[source or ""],
+            "skips": -(-loading.in_flight // max(1, loading.usual or 1)),
             "counts": self._first_counts,
             "environment": versions(),
         }
@@ -336,7 +352,7 @@ class Probe:
 class Loader(NamedTuple):
     """What a DataLoader states."""
 
-    ahead: int  # batches that its workers fetch ahead
+    workers: int
     size: int | None  # of a batch
     shards: int  # into which its sampler splits the data
 
@@ -383,6 +399,11 @@ class Loading:
         if len(self.loaders) > _MOST_LOADERS:
             del self.loaders[next(other for other in self.loaders if other not in self.trained)]
 
+    @property
+    def in_flight(self) -> int:
+        """Batches that its loaders' workers load at one time."""
+        return sum(self.loaders[source].workers for source in self.trained if source in self.loaders)
+
     def is_foreign(self, source: Any) -> bool:
         """Whether batches of this source are followed by no step, as those of an evaluation."""
         return self.usual is not None and source not in self.trained
@@ -410,7 +431,7 @@ class Loading:
         elif stated is not None and size is not None:
             self._short += 1
             # The last batch of an epoch holds less, and with an IterableDataset the last one of each worker.
-            if size > stated or self._short > 1 + self.loaders[source].ahead:
+            if size > stated or self._short > 1 + self.loaders[source].workers:
                 self.doubt = f"its batches hold {size} examples, and its loader says {stated}"
 
     def step(self, now: float) -> int | None:

@@ -37,10 +37,11 @@ class Ready:
     fetches: bool
     first_step_at: float  # by the clock of `time.perf_counter`
     counts: Mapping[str, int]  # of compilations and the like, at the end of the first step
+    skips: int  # steps after a stop that are not timed: what a worker has asked a disk for arrives meanwhile
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _require_numbers(self.steps, self.examples_per_step)
+        _require_numbers(self.steps, self.examples_per_step, self.skips)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,8 @@ class Rank(WorkerRun):
     def __init__(self, program: Program, hello: Hello) -> None:
         self._program = program
         self._pid = hello.pid
-        self._group, self._is_stopped = _own_group(hello.pid, program.run.pid), False
+        self._group = _own_group(hello.pid, program.run.pid)
+        self.is_stopped = False
         super().__init__(
             Process(program.run.pid, lambda _: None, is_here=True, is_ended_here=False),
             Path(program.run.log),
@@ -76,14 +77,15 @@ class Rank(WorkerRun):
         Only its probe would wait otherwise. What it fetches ahead, in threads and processes, would fill its buffers
         and disturb others meanwhile, and its next steps would be too fast.
         """
-        self._signal(signal.SIGSTOP)
-        self._is_stopped = True
+        if not self.is_stopped:
+            self._signal(signal.SIGSTOP)
+        self.is_stopped = True
 
     def go_on(self) -> None:
         """Let its process group go on, if it was stopped."""
-        if self._is_stopped:
+        if self.is_stopped:
             self._signal(signal.SIGCONT)
-        self._is_stopped = False
+        self.is_stopped = False
 
     def _signal(self, number: signal.Signals) -> None:
         if self._group is not None:

@@ -95,6 +95,13 @@ class ProbedRun(TrainingRun):
         """See `TrainingRun.hold`."""
         self._ranks[0].stop()
 
+    def request(self, steps: int) -> None:
+        """See `TrainingRun.request`; after a stop some steps are taken first that are not timed."""
+        skips = self._of_ready[0].skips if self._ranks[0].is_stopped and self._windows else 0
+        self._program.steps += skips
+        for rank in self._ranks:
+            rank.send({"steps": steps, "skips": skips})
+
     def step_parts(self, windows: int) -> StepParts | None:
         """See `TrainingRun.step_parts`; those of the first rank."""
         if not self._of_ready[0].fetches or not windows:

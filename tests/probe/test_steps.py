@@ -26,6 +26,7 @@ class Driver:
         self.steps = 1
         self.most = 10**9
         self.holds = False
+        self.skips = 0
         self.traces: list[int] = []
         self.sent: list[Any] = []
 
@@ -39,7 +40,7 @@ class Driver:
             raise Gone("it has closed the connection")
         if self.traces:
             return {"trace": self.traces.pop()}
-        return {"steps": self.steps}
+        return {"steps": self.steps, "skips": self.skips}
 
     def has_message(self) -> bool:
         return not self.holds
@@ -74,8 +75,8 @@ class Training:
         monkeypatch.setattr(steps, "_clock", lambda: self.now)
         self.probe = Probe(("", 0, ""), self.said.append)
 
-    def loader(self, name: str, size: int | None = 8, ahead: int = 0, shards: int = 1) -> None:
-        self.probe.loading.add(name, Loader(ahead, size, shards))
+    def loader(self, name: str, size: int | None = 8, workers: int = 0, shards: int = 1) -> None:
+        self.probe.loading.add(name, Loader(workers, size, shards))
 
     def fetch(self, source: str = "train", size: int | None = 8, times: int = 1) -> None:
         for _ in range(times):
@@ -271,7 +272,7 @@ def test_batches_that_become_larger_than_stated_are_in_doubt(training: Training)
 
 
 def test_each_worker_of_an_iterable_dataset_may_end_with_a_partial_batch(training: Training) -> None:
-    training.loader("train", ahead=4)
+    training.loader("train", workers=4)
     training.warm_up()
     for _ in range(2):
         training.fetch(size=3)
@@ -319,8 +320,51 @@ def test_ranks_whose_sampler_does_not_split_the_data_are_not_counted() -> None:
     assert loading.how(2) == "nothing shows that its 2 ranks train on different examples"
 
 
+def test_steps_that_the_driver_wants_to_skip_are_not_timed(training: Training) -> None:
+    training.loader("train", workers=6)
+    training.driver.steps = 5
+    for _ in range(8):
+        training.fetch(times=2)
+        training.step()
+    training.driver.skips = training.driver.ready["skips"]
+    for _ in range(5 + 3 + 5):
+        training.fetch(times=2)
+        training.step()
+    first, second = training.driver.windows
+    assert (first["steps"], second["steps"]) == (5, 5)
+    assert first["seconds"] == second["seconds"] == 5 * (2 * FETCH + STEP)
+
+
+def test_as_many_steps_are_to_be_skipped_as_workers_may_load_batches_for(training: Training) -> None:
+    training.loader("train", workers=5)
+    for _ in range(8):
+        training.fetch(times=2)
+        training.step()
+    assert training.driver.ready["skips"] == 3
+
+
+def test_a_stop_right_after_the_answer_is_not_timed(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    training.loader("train")
+    send, receive = training.driver.send, training.driver.receive
+
+    def sends(message: Any) -> None:
+        send(message)
+        training.driver.holds = False  # the next request is there when the program goes on
+
+    def stopped(seconds: float) -> Any:
+        training.now += 1000
+        training.driver.holds = True
+        return receive(seconds)
+
+    monkeypatch.setattr(training.driver, "send", sends)
+    monkeypatch.setattr(training.driver, "receive", stopped)
+    training.driver.holds = True
+    training.warm_up(12)
+    assert training.driver.total("seconds") == 4 * (FETCH + STEP)
+
+
 def test_a_profile_is_of_the_steps_after_its_request(training: Training) -> None:
-    training.loader("train", ahead=2)
+    training.loader("train")
     training.driver.holds = True
     training.warm_up()
     training.driver.traces = [10]

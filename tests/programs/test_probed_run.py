@@ -784,6 +784,8 @@ class Tensor:
         self.shape = rows, 4
     def dim(self):
         return len(self.shape)
+    def size(self, dimension):
+        return self.shape[dimension]
 """
 TRAINS = """
 import itertools
