@@ -23,6 +23,7 @@ AGREE = math.log(1.05)
 """Two measurements of one thing differ by less."""
 
 _ERRORS = 2.0  # by which they differ at least
+_BY_CHANCE = 1e-4
 _LEAST_READINGS = 10  # to call a number that is always the same a setting
 _LEAST_TIMES = 5
 _LATE = 0.01  # deviation of the units in a count by recent rates, because lines are read a little late
@@ -268,10 +269,15 @@ def _rising_number(lines: Sequence[str]) -> Sequence[int | None]:
 
 
 def _differ(first: Sequence[float], last: Sequence[float]) -> bool:
-    """Whether two series of logarithms differ by more than their errors, which two values alone hardly show."""
+    """Whether two series of logarithms, equally long, differ by more than chance does, by Student's t.
+
+    Each run of a program is checked, and a busy machine must stop none of them.
+    """
+    from scipy.special import stdtrit
+
     change = abs(statistics.fmean(last) - statistics.fmean(first))
     error = math.sqrt(statistics.variance(first) / len(first) + statistics.variance(last) / len(last))
-    return change > (AGREE if len(first) > 2 else _LEAST_GAP) and change > 3 * error
+    return change > max(AGREE, -float(stdtrit(2 * len(first) - 2, _BY_CHANCE)) * error)
 
 
 _LEAST_OF_A_LEVEL = 3

@@ -21,6 +21,7 @@ from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
 from pytest_tfperf.programs.probe_messages import MOST_BYTES, Hello
 from pytest_tfperf.programs.reading import LineSplitter, Unreadable
+from pytest_tfperf.programs.supervisor import MOST_STOPPED_SECONDS
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.processes import Process
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Refused, Silence
@@ -31,7 +32,6 @@ _DRAIN_SECONDS = 0.02  # between two looks at its output until it trains
 _END_SECONDS = 20.0  # in which a program ends after its probe's connection has
 _MOST_READS = 64
 _NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
-_MOST_HELD_SECONDS = 900.0  # a program that is held for longer goes on, unmeasured
 
 _ANSWERS = {"ready", "window", "figures", "trace"}
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Rank(WorkerRun):
             Process(program.run.pid, lambda _: None, is_here=True, is_ended_here=False),
             Path(program.run.log),
             None,
-            {"slowdown": program.slowdown, "hold_seconds": _MOST_HELD_SECONDS},
+            {"slowdown": program.slowdown, "hold_seconds": MOST_STOPPED_SECONDS},
             python="",
             on_cpus=True,
             silence_seconds=program.run.silence_seconds,

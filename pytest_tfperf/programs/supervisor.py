@@ -23,6 +23,9 @@ from pytest_tfperf.workers.process_end import die_with_parent, end_mps_clients
 _PR_SET_CHILD_SUBREAPER = 36
 _OURS = {signal.SIGTERM, signal.SIGCHLD}
 
+MOST_STOPPED_SECONDS = 900.0
+"""A program that its driver has stopped goes on after this time, also where the driver hangs."""
+
 
 def main() -> None:
     """Run the command, and end as it ended."""
@@ -60,7 +63,11 @@ def _wait(pid: int, deadline: float | None = None) -> int | None:
             if ended[0] == pid:
                 return ended[1]
         if deadline is None:
-            if signal.sigwait(_OURS) == signal.SIGTERM:
+            received = signal.sigtimedwait(_OURS, MOST_STOPPED_SECONDS)
+            if received is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGCONT)
+            elif received.si_signo == signal.SIGTERM:
                 return None
         elif signal.sigtimedwait({signal.SIGCHLD}, max(0.0, deadline - time.monotonic())) is None:
             return None

@@ -226,7 +226,7 @@ def test_a_held_program_computes_nothing_in_its_threads_and_processes(start: Sta
 def test_a_hold_may_last_longer_than_a_silent_driver_is_waited_for(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probed_program, "_MOST_HELD_SECONDS", 0.2)
+    monkeypatch.setattr(probed_program, "MOST_STOPPED_SECONDS", 0.2)
     run = start("train()")
     windows(run, 1)
     run.hold()
@@ -436,6 +436,18 @@ def test_a_program_that_is_held_ends_with_a_killed_driver(tmp_path: Path) -> Non
         pid = int(process.stdout.readline())
         process.kill()
         assert wait_for(lambda: is_gone(pid))
+
+
+def test_a_program_that_a_hanging_driver_has_stopped_goes_on() -> None:
+    supervisor = (
+        "from pytest_tfperf.programs import supervisor; supervisor.MOST_STOPPED_SECONDS = 0.2; supervisor.main()"
+    )
+    program = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP); print('it goes on')"
+    arguments = [str(os.getpid()), "3", sys.executable, "-c", program]
+    done = subprocess.run(
+        [sys.executable, "-c", supervisor, *arguments], stdout=subprocess.PIPE, timeout=PATIENCE_SECONDS
+    )
+    assert done.stdout == b"it goes on\n"
 
 
 @pytest.mark.parametrize("answers", ["nothing", "the greeting", "the job"])
