@@ -18,6 +18,7 @@ _SOURCES = {
     "keras.src.callbacks.callback_list": "in_keras_fit",
     "keras.src.trainers.trainer": "in_keras_trainer",
     "jax.monitoring": "in_jax",
+    "tensorflow.python.eager.context": "in_tensorflow",
 }
 STEP = "tfperf.step"
 

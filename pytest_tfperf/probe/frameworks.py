@@ -240,6 +240,26 @@ def _told(method: Callable[..., Any], source: str, probe: Any) -> Callable[..., 
     return train_on_batch
 
 
+# TensorFlow
+
+
+def in_tensorflow(module: Any, probe: Any) -> None:
+    """`tensorflow.python.eager.context`: GPUs are waited for. Its names are not public, and start nothing.
+
+    `tf.test.experimental.sync_devices` would start TensorFlow, and fails where several processes train together.
+    """
+
+    def wait() -> None:
+        context = module.context_safe()
+        if context is not None and context._initialized and context.executing_eagerly():
+            tensorflow = sys.modules["tensorflow"]
+            for number in range(context.num_gpus()):
+                with tensorflow.device(f"/GPU:{number}"):
+                    tensorflow.raw_ops.SyncDevice()
+
+    probe.hooks.append(wait)
+
+
 # JAX
 
 
