@@ -23,7 +23,7 @@ from textwrap import dedent
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
-from pytest_tfperf.bench.windows import interleave
+from pytest_tfperf.bench import windows
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import robust_mean
@@ -198,12 +198,14 @@ def of_pytorch() -> Callable[[bool, int], None]:
 
 
 def copies() -> None:
+    windows.MIN_WINDOWS = windows.WINDOWS_PER_SIDE = 50
     for name, text in HOLDS.items():
         code = dedent(text) + dedent(FREE)
         logs = []
         for number in range(8):
             with probed(code) as a, probed(code) as b:
-                pair = interleave(a, b, Plan(warmup_steps=50, steps=1500), lambda _: None, b_first=number % 2 == 1)
+                plan = Plan(warmup_steps=50, steps=1500)
+                pair = windows.interleave(a, b, plan, lambda _: None, b_first=number % 2 == 1)
                 logs.append(pair.log_ratio)
                 print(f"copies,   {name:<26} {len(pair.a.windows)} windows a side: ", end="")
                 print(f"{100 * math.expm1(pair.log_ratio):+.2f} % +- {200 * (pair.error or 0):.2f} %", flush=True)

@@ -95,9 +95,10 @@ class PairSource:
         except OneAtATime as error:
             self.fallback = error.brief
         except MeasurementError as error:
-            if self._taken > 1:
+            if self._taken > 1 and not isinstance(self._sides["b"].workload, Command):
                 raise
-            # Two workers need twice the memory, and running out of it shows in many ways. So try one at a time.
+            # Two workers need twice the memory, and running out of it shows in many ways. A program that is stopped
+            # may hold a lock that the other one waits for. So try one at a time.
             self.fallback = f"both at once failed: {error.brief}"
         else:
             # The worker that starts second finds less memory, and may choose a slower algorithm than alone.
@@ -136,7 +137,8 @@ class PairSource:
         ops_before, ops = (largest(trace.ops) for trace in traces)
         growths = grown(ops, ops_before)
         if math.fsum(growth.growth_seconds for growth in growths) < _LEAST_SHARE * (after - before):
-            growths = tuple(each for each in growths if each.count > each.before_count and not each.is_at_most)
+            more_often = (each for each in growths if each.count >= each.before_count + 1 and not each.is_at_most)
+            growths = tuple(more_often)
         if not growths:  # neither in time, which noise may hide in so few steps, nor in number
             fault = "no operation of the framework grew: look at Python code around it"
             return Profile(fault=fault, steps=steps, ops=ops)

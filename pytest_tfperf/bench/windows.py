@@ -60,17 +60,16 @@ def interleave(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *
     """
     side_a, side_b = _TimedRun(a, plan), _TimedRun(b, plan)
     order = (side_b, side_a) if b_first else (side_a, side_b)
-    for side, other in zip(order, reversed(order), strict=True):
+    for side in order:
         progress("warm-up")
-        other.hold()
         side.warm_up()
+        side.hold()
     rounds = max(1, min(WINDOWS_PER_SIDE, *(plan.steps // side.steps for side in order)))
     for number in range(rounds):
         progress(f"window {number + 1} of {rounds}")
-        first, second = order if number % 2 == 0 else reversed(order)
-        for side, other in ((first, second), (second, first)):
-            other.hold()
+        for side in order if number % 2 == 0 else reversed(order):
             side.windows.append(side.window(side.steps))
+            side.hold()
         is_spent = any(side.seconds >= plan.max_seconds for side in order)
         if is_spent and number + 1 >= MIN_WINDOWS_FOR_ERROR:
             break

@@ -249,9 +249,11 @@ def in_tensorflow(module: Any, probe: Any) -> None:
     `tf.test.experimental.sync_devices` would start TensorFlow, and fails where several processes train together.
     """
 
+    current = module.context_safe
+
     def wait() -> None:
-        context = module.context_safe()
-        if context is not None and context._initialized and context.executing_eagerly():
+        context = current()
+        if getattr(context, "_initialized", False) and context.executing_eagerly():
             tensorflow = sys.modules["tensorflow"]
             for number in range(context.num_gpus()):
                 with tensorflow.device(f"/GPU:{number}"):

@@ -28,6 +28,7 @@ _MOST_BATCHES = 4096  # of a step, that are noted
 _MOST_LOADERS = 1024  # that are known; some programs make one for each epoch
 _LARGER_STEPS = 8  # in a row: more than a GradScaler skips but in its first steps
 _MOST_EXAMPLES = 2**53
+_COLD_PART = 10  # one in so many of a window's steps
 _LOOKED_AHEAD = 2  # batches, beyond those of a step, that a loop may fetch before it trains on them
 
 _clock = time.perf_counter
@@ -65,7 +66,7 @@ class Probe:
         self._slowdown, self._hold_seconds = 0.0, 60.0
         self._total = 0
         self._first_counts: dict[str, int] = {}  # at the end of the first step
-        self._until = self._wanted = 0
+        self._until = self._wanted = self._untimed = 0
         self._started: float | None = None
         self._profiler: Any = None
         self._paused_at: float | None = None
@@ -170,8 +171,12 @@ class Probe:
 
     def fetched(self, source: Any, size: int | None, seconds: float) -> None:
         """A batch of so many examples was fetched; None where they can't be counted."""
+        is_own = self.thread == get_ident()
+        if not is_own and self.thread is not None:
+            self.loading.is_shared = True
+            self.loading.end_regular()
         self.loading.fetched(source, size)
-        if self._paused_at is None and self.thread == get_ident():
+        if self._paused_at is None and is_own:
             self.loading.waited += seconds
 
     def pause(self, source: Any = None) -> None:
@@ -251,12 +256,20 @@ class Probe:
             if "figures" in request:
                 self._link.send({"figures": {name: self._figure(name) for name in request["figures"]}})
         self._wanted = int(request["steps"])
-        if skips := int(request.get("skips", 0)):
+        self._untimed = self._steps_to_leave_out() if request.get("was_stopped") else 0
+        if self._profiler is not None:
+            self._untimed = self._wanted  # loaders have filled their buffers while it was made
+        if self._untimed:
             self._reset()
-            self._until = skips
+            self._until = self._untimed
         else:
             # The answer itself is part of the time, unless the program was held.
             self._begin(_clock() if was_held else now)
+
+    def _steps_to_leave_out(self) -> int:
+        """How many steps after a stop are not timed: caches are cold, and what workers asked a disk for is there."""
+        loading = self.loading
+        return max(self._wanted // _COLD_PART, -(-loading.in_flight // max(1, loading.usual or 1)))
 
     def _begin(self, at: float) -> None:
         self._reset()
@@ -290,7 +303,6 @@ class Probe:
             "fetches": bool(loading.usual),
             "batches": loading.usual,
             "first_step_at": self._first_at[source or ""],
-            "skips": -(-loading.in_flight // max(1, loading.usual or 1)),
             "counts": self._first_counts,
             "environment": versions(),
         }
@@ -307,6 +319,7 @@ class Probe:
             loss = None
         return {
             "steps": self._steps,
+            "untimed": self._untimed,
             "seconds": seconds + slowed,
             "slowed": slowed,
             "loss": loss if loss is None or loss - loss == 0 else str(loss),
@@ -366,6 +379,7 @@ class Loading:
     def forget(self) -> None:
         """Begin anew."""
         self.last_at: float | None = None  # the last step's end, until a batch is fetched
+        self.is_shared = False  # another thread than the one that trains fetches batches
         self.waited = self.between = 0.0  # in a window: for batches, and from a step's end until one is fetched
         self.skipped = 0  # batches that no step followed
         self.loaders: dict[Any, Loader] = {}  # by source
@@ -461,7 +475,7 @@ class Loading:
         if self.doubt or None in sizes:
             return None
         self.of_last = sum(size or 0 for size in sizes)
-        if since == usual and len(self.trained) == 1 and self._last in self.trained:
+        if since == usual and len(self.trained) == 1 and self._last in self.trained and not self.is_shared:
             stated = self._stated(self._last)
             if {*sizes, *left} == {stated}:
                 self.regular, self.regular_size = self._last, stated
@@ -470,8 +484,9 @@ class Loading:
     def end_regular(self) -> None:
         """Note the batches since the last step, which is not like the ones before it, or may not be."""
         if self.regular is not None:
-            self._sizes.extend([self.regular_size] * self.fetches)
-            self._since, self.fetches, self.regular = self.fetches, 0, None
+            self.regular = None
+            self._since, self.fetches = self.fetches, 0
+            self._sizes.extend([self.regular_size] * self._since)
 
     def _stated(self, source: Any) -> int | None:
         """The size of a batch that a loader states."""

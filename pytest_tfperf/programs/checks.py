@@ -23,7 +23,8 @@ AGREE = math.log(1.05)
 """Two measurements of one thing differ by less."""
 
 _ERRORS = 2.0  # by which they differ at least
-_BY_CHANCE = 1e-4
+_BY_CHANCE = 1e-4  # in each direction
+_OF_NEIGHBOURS = 2 / 3  # degrees of freedom of a variance between neighbours
 _LEAST_READINGS = 10  # to call a number that is always the same a setting
 _LEAST_TIMES = 5
 _LATE = 0.01  # deviation of the units in a count by recent rates, because lines are read a little late
@@ -189,7 +190,7 @@ class Checks:
             _require_recent(found)
         units = [math.log(each.units) for each in found]
         third = len(units) // 3
-        if third < 2 or not _differ(units[:third], units[-third:]):
+        if third < 2 or not _drifts(units, third):
             return
         change = math.exp(statistics.fmean(units[-third:]) - statistics.fmean(units[:third]))
         fact = (
@@ -268,16 +269,19 @@ def _rising_number(lines: Sequence[str]) -> Sequence[int | None]:
     return ()
 
 
-def _differ(first: Sequence[float], last: Sequence[float]) -> bool:
-    """Whether two series of logarithms, equally long, differ by more than chance does, by Student's t.
+def _drifts(logs: Sequence[float], third: int) -> bool:
+    """Whether the last third of a series of logarithms differs from the first by more than by chance.
 
-    Each run of a program is checked, and a busy machine must stop none of them.
+    The noise is that between neighbours, which a drift hardly changes (von Neumann 1941). Each run of a program is
+    checked, and a busy machine must stop none of them.
     """
     from scipy.special import stdtrit
 
-    change = abs(statistics.fmean(last) - statistics.fmean(first))
-    error = math.sqrt(statistics.variance(first) / len(first) + statistics.variance(last) / len(last))
-    return change > max(AGREE, -float(stdtrit(2 * len(first) - 2, _BY_CHANCE)) * error)
+    change = abs(statistics.fmean(logs[-third:]) - statistics.fmean(logs[:third]))
+    noise = math.sqrt(statistics.fmean((after - before) ** 2 for before, after in pairwise(logs)) / 2)
+    freedom = _OF_NEIGHBOURS * (len(logs) - 1)
+    by_chance = -float(stdtrit(freedom, _BY_CHANCE)) * noise * math.sqrt(2 / third)
+    return change > max(AGREE if third > 2 else _LEAST_GAP, by_chance)
 
 
 _LEAST_OF_A_LEVEL = 3

@@ -37,11 +37,10 @@ class Ready:
     fetches: bool
     first_step_at: float  # by the clock of `time.perf_counter`
     counts: Mapping[str, int]  # of compilations and the like, at the end of the first step
-    skips: int  # steps after a stop that are not timed: what a worker has asked a disk for arrives meanwhile
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _require_numbers(self.steps, self.examples_per_step, self.skips)
+        _require_numbers(self.steps, self.examples_per_step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +68,7 @@ class Counted:
     """A window as a probe tells it."""
 
     steps: int
+    untimed: int  # steps before these
     seconds: float
     loss: float | None
     examples: int | None
@@ -84,7 +84,7 @@ class Counted:
         _require_numbers(
             self.steps, self.seconds, self.examples, self.input_seconds, self.between_seconds, self.paused_seconds
         )
-        _require_numbers(self.skipped, self.others)
+        _require_numbers(self.untimed, self.skipped, self.others)
 
 
 def _require_numbers(*numbers: float | None) -> None:

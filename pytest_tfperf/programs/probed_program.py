@@ -78,8 +78,8 @@ class Rank(WorkerRun):
         and disturb others meanwhile, and its next steps would be too fast.
         """
         if not self.is_stopped:
+            self.is_stopped = True
             self._signal(signal.SIGSTOP)
-        self.is_stopped = True
 
     def go_on(self) -> None:
         """Let its process group go on, if it was stopped."""
@@ -89,7 +89,7 @@ class Rank(WorkerRun):
 
     def _signal(self, number: signal.Signals) -> None:
         if self._group is not None:
-            with suppress(ProcessLookupError, PermissionError):
+            with suppress(ProcessLookupError):
                 os.killpg(self._group, number)
 
     def poll(self) -> dict[str, Any] | None:
@@ -119,11 +119,16 @@ class Rank(WorkerRun):
 
 
 def _own_group(pid: int, supervisor: int) -> int | None:
-    """The process group of a process that the program has started; None if it is another's, or gone."""
+    """The process group of a process that the program has started; None if it may not be stopped.
+
+    It is another's or gone; or it is a job of a shell, which would go on when its job is stopped.
+    """
     try:
         is_own = supervisor in (parent.pid for parent in psutil.Process(pid).parents())
-        return os.getpgid(pid) if is_own and os.getsid(pid) != os.getsid(supervisor) else None
-    except (psutil.Error, ProcessLookupError):
+        group = os.getpgid(pid)
+        os.killpg(group, 0)
+        return group if is_own and group == os.getsid(pid) != os.getsid(supervisor) else None
+    except (psutil.Error, ProcessLookupError, PermissionError):
         return None
 
 

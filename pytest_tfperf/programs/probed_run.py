@@ -97,10 +97,10 @@ class ProbedRun(TrainingRun):
 
     def request(self, steps: int) -> None:
         """See `TrainingRun.request`; after a stop some steps are taken first that are not timed."""
-        skips = self._of_ready[0].skips if self._ranks[0].is_stopped and self._windows else 0
-        self._program.steps += skips
+        first, *_ = self._ranks
         for rank in self._ranks:
-            rank.send({"steps": steps, "skips": skips})
+            rank.send({"steps": steps, "was_stopped": first.is_stopped and bool(self._windows)})
+        first.go_on()
 
     def step_parts(self, windows: int) -> StepParts | None:
         """See `TrainingRun.step_parts`; those of the first rank."""
@@ -183,7 +183,7 @@ class ProbedRun(TrainingRun):
                 raise self._program.run.failure(doubt, "give examples_per_step=, over all devices, or unit='steps/s'")
             examples = sum(count or 0 for count in counts)
         self._program.drain()  # what it printed in the window's steps
-        self._program.steps += first.steps
+        self._program.steps += first.untimed + first.steps
         self._note_other_work(first, seconds)
         self._windows.append(first)
         return Window(first.steps, seconds, first.loss, examples)

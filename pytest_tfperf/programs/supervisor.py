@@ -44,7 +44,7 @@ def main() -> None:
         end_mps_clients(process.pid)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-            os.killpg(process.pid, signal.SIGCONT)  # the driver may have stopped it
+        _let_go_on(os.getpid())  # the driver may have stopped it
         status = _wait(process.pid, time.monotonic() + float(grace_seconds))
     ended = _end_all(process.pid)
     code = os.waitstatus_to_exitcode(ended if status is None else status)
@@ -65,8 +65,7 @@ def _wait(pid: int, deadline: float | None = None) -> int | None:
         if deadline is None:
             received = signal.sigtimedwait(_OURS, MOST_STOPPED_SECONDS)
             if received is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGCONT)
+                _let_go_on(os.getpid())
             elif received.si_signo == signal.SIGTERM:
                 return None
         elif signal.sigtimedwait({signal.SIGCHLD}, max(0.0, deadline - time.monotonic())) is None:
@@ -77,7 +76,7 @@ def _end_all(pid: int) -> int:
     """Kill all children, and processes that become children, until none is left; returns the wait status of `pid`."""
     status = 0
     while True:
-        for child in _children():
+        for child in _children(os.getpid()):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
         ended = _reap(0)
@@ -96,11 +95,21 @@ def _reap(options: int) -> tuple[int, int] | None:
     return (pid, status) if pid else None
 
 
-def _children() -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
-    except OSError:
-        return []
+def _let_go_on(parent: int) -> None:
+    """Continue all stopped processes below this one."""
+    for child in _children(parent):
+        with suppress(OSError):
+            if Path(f"/proc/{child}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] == "T":
+                os.kill(child, signal.SIGCONT)
+        _let_go_on(child)
+
+
+def _children(parent: int) -> list[int]:
+    found: list[int] = []
+    for thread in Path(f"/proc/{parent}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, thread.read_text().split())
+    return found
 
 
 if __name__ == "__main__":

@@ -109,6 +109,16 @@ def test_the_order_of_the_windows_is_swapped_each_time(b_first: bool, order: str
     assert "".join(a.diary)[-2 * WINDOWS_PER_SIDE :] == order * (WINDOWS_PER_SIDE // 2)
 
 
+def test_one_side_is_held_while_the_other_takes_its_windows() -> None:
+    a, b = workers()
+    held: list[bool] = []  # the other side, at each step
+    a.step_seconds = lambda _: held.append(b.is_held) or 0.01  # type: ignore[func-returns-value]
+    b.step_seconds = lambda _: held.append(a.is_held) or 0.01  # type: ignore[func-returns-value]
+    pair = interleaved(a, b)
+    before_b = sum(window.steps for window in pair.a.warmup)
+    assert held == [False] * before_b + [True] * (len(held) - before_b)
+
+
 def test_no_window_is_queued_ahead() -> None:
     a, b = workers()
     interleaved(a, b)

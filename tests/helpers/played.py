@@ -54,6 +54,7 @@ class PlayedRun:
     taken: int = 1
     note: str = ""
     why_not_held: str = ""
+    is_held: bool = False
     parts: StepParts | None = None
 
     def step_parts(self, windows: int) -> StepParts | None:
@@ -64,8 +65,10 @@ class PlayedRun:
 
     def hold(self) -> None:
         assert not self.queued, "it is held while an answer is waited for"
+        self.is_held = True
 
     def request(self, steps: int) -> None:
+        self.is_held = False
         self.queued.append(steps)
 
     def receive(self) -> Window:

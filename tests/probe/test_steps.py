@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.probe import steps
+from pytest_tfperf.probe import frameworks, steps
 from pytest_tfperf.probe.link import Gone
 from pytest_tfperf.probe.steps import EXPLICIT, KERAS, OPTIMIZER, Loader, Loading, Probe
 
@@ -26,7 +26,7 @@ class Driver:
         self.steps = 1
         self.most = 10**9
         self.holds = False
-        self.skips = 0
+        self.stops = False  # the program between two windows
         self.traces: list[int] = []
         self.sent: list[Any] = []
 
@@ -40,7 +40,7 @@ class Driver:
             raise Gone("it has closed the connection")
         if self.traces:
             return {"trace": self.traces.pop()}
-        return {"steps": self.steps, "skips": self.skips}
+        return {"steps": self.steps, "was_stopped": self.stops}
 
     def has_message(self) -> bool:
         return not self.holds
@@ -320,27 +320,22 @@ def test_ranks_whose_sampler_does_not_split_the_data_are_not_counted() -> None:
     assert loading.how(2) == "nothing shows that its 2 ranks train on different examples"
 
 
-def test_steps_that_the_driver_wants_to_skip_are_not_timed(training: Training) -> None:
-    training.loader("train", workers=6)
-    training.driver.steps = 5
+@pytest.mark.parametrize(
+    ("workers", "untimed"), [(0, 2), (6, 3), (7, 4)], ids=["a tenth", "a batch of each worker", "also of a part"]
+)
+def test_the_first_steps_after_a_stop_are_not_timed(training: Training, workers: int, untimed: int) -> None:
+    training.loader("train", workers=workers)
+    training.driver.steps = 20
     for _ in range(8):
         training.fetch(times=2)
         training.step()
-    training.driver.skips = training.driver.ready["skips"]
-    for _ in range(5 + 3 + 5):
+    training.driver.stops = True
+    for _ in range(20 + untimed + 20):
         training.fetch(times=2)
         training.step()
-    first, second = training.driver.windows
-    assert (first["steps"], second["steps"]) == (5, 5)
-    assert first["seconds"] == second["seconds"] == 5 * (2 * FETCH + STEP)
-
-
-def test_as_many_steps_are_to_be_skipped_as_workers_may_load_batches_for(training: Training) -> None:
-    training.loader("train", workers=5)
-    for _ in range(8):
-        training.fetch(times=2)
-        training.step()
-    assert training.driver.ready["skips"] == 3
+    windows = training.driver.windows
+    assert [(window["steps"], window["untimed"]) for window in windows] == [(20, 0), (20, untimed)]
+    assert [window["seconds"] for window in windows] == [20 * (2 * FETCH + STEP)] * 2
 
 
 def test_a_stop_right_after_the_answer_is_not_timed(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,16 +358,16 @@ def test_a_stop_right_after_the_answer_is_not_timed(training: Training, monkeypa
     assert training.driver.total("seconds") == 4 * (FETCH + STEP)
 
 
-def test_a_profile_is_of_the_steps_after_its_request(training: Training) -> None:
+def test_a_profile_is_of_later_steps_than_those_after_its_request(training: Training) -> None:
     training.loader("train")
     training.driver.holds = True
     training.warm_up()
     training.driver.traces = [10]
     training.warm_up(1)  # the window that was asked for before
     began = training.now
-    training.warm_up(10)
+    training.warm_up(10 + 10)
     assert training.driver.sent[-1] == {"trace": {"steps": 10}}
-    assert training.profiled == [began]
+    assert training.profiled == [began + 10 * (FETCH + STEP)]  # loaders had filled their buffers meanwhile
     training.warm_up(1)
     assert [window["steps"] for window in training.driver.windows] == [1, 1]
 
@@ -578,6 +573,54 @@ def test_times_and_counts_of_any_sequence_are_consistent(events: list[tuple[str,
         assert window["examples"] is None or window["examples"] >= 0
     seconds = training.driver.total("seconds") + training.driver.total("paused_seconds")
     assert seconds <= training.now - 8 * (FETCH + STEP)
+
+
+class Tensor:
+    def __init__(self, examples: int) -> None:
+        self.shape = (examples, 4)
+
+    def dim(self) -> int:
+        return 2
+
+    def size(self, dimension: int) -> int:
+        return self.shape[dimension]
+
+
+def windows_of_loaders(events: list[tuple[str, int]], of_window: int, batch: type) -> list[Any]:
+    """The windows of a program whose loaders give such batches; only lists take the short way."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        training = Training(monkeypatch)
+        training.driver.steps = of_window
+        monkeypatch.setattr(frameworks, "_clock", lambda: training.now)
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor))
+        monkeypatch.setitem(sys.modules, "tfperf_steps", steps)
+
+        class Fetches:
+            def __init__(self, loader: Any) -> None:
+                self.size = 8
+
+            def __next__(self) -> Any:
+                training.now += FETCH
+                return batch([Tensor(self.size)])
+
+        frameworks.in_torch_loader(SimpleNamespace(_BaseDataLoaderIter=Fetches), training.probe)
+        facts = {"batch_sampler": None, "sampler": None, "batch_size": 8, "num_workers": 0}
+        loaders = {name: Fetches(SimpleNamespace(**facts)) for name in ("fetch", "eval", "other")}
+        for event, size in [("fetch", 8), ("step", 0)] * 8 + events:
+            if event == "step":
+                training.step()
+            elif event in ("pause", "resume"):
+                getattr(training.probe, event)()
+            else:
+                loaders[event].size = size
+                next(loaders[event])  # type: ignore[call-overload]
+        training.probe.source = ""
+    return training.driver.windows
+
+
+@given(EVENTS, st.integers(1, 3))
+def test_steps_that_are_alike_are_measured_as_any_others(events: list[tuple[str, int]], of_window: int) -> None:
+    assert windows_of_loaders(events, of_window, list) == windows_of_loaders(events, of_window, tuple)
 
 
 @given(

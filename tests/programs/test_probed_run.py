@@ -234,6 +234,29 @@ def test_a_hold_may_last_longer_than_a_silent_driver_is_waited_for(
     assert windows(run, 1)[0].steps == 5
 
 
+def test_the_first_steps_after_a_stop_are_left_out_and_counted(start: Start) -> None:
+    run = start("train()")
+    windows(run, 1, 20)
+    run.hold()
+    windows(run, 2, 20)
+    assert [(window.untimed, window.steps) for window in run._windows] == [(0, 20), (2, 20), (0, 20)]
+    assert run._program.steps == 3 + 20 + 2 + 20 + 20
+
+
+def test_a_stop_before_the_first_window_leaves_no_step_out(start: Start) -> None:
+    run = start("train()")
+    run.hold()
+    windows(run, 1, 20)
+    assert run._windows[0].untimed == 0
+
+
+def test_a_job_of_a_shell_is_not_stopped(start: Start, tmp_path: Path) -> None:
+    shell = shutil.which("bash")
+    assert shell is not None
+    run = start("train()", argv=[shell, "-c", f"set -m; {sys.executable} {tmp_path / 'program.py'}; true"])
+    assert run.why_not_held == "its process can't be stopped between two windows"
+
+
 @pytest.mark.parametrize("pid", ["os.getppid()", "1"])
 def test_a_process_that_is_none_of_the_programs_is_never_stopped(start: Start, pid: str) -> None:
     run = start(f"os.getpid = lambda: {pid}\ntrain()")
@@ -417,7 +440,8 @@ def test_a_program_whose_driver_is_gone_goes_on_until_it_ends(start: Start, tmp_
 
 
 def test_a_program_that_is_held_ends_with_a_killed_driver(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(dedent(LOOP) + "train()")
+    ends = 'import signal\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(open("ended", "w").close()))\n'
+    (tmp_path / "program.py").write_text(dedent(LOOP) + ends + "train()")
     driver = f"""
         import sys, time
         from pathlib import Path
@@ -436,18 +460,21 @@ def test_a_program_that_is_held_ends_with_a_killed_driver(tmp_path: Path) -> Non
         pid = int(process.stdout.readline())
         process.kill()
         assert wait_for(lambda: is_gone(pid))
+    assert (tmp_path / "ended").exists()  # it was told to end, and could
 
 
-def test_a_program_that_a_hanging_driver_has_stopped_goes_on() -> None:
+@pytest.mark.parametrize("own_session", [False, True], ids=["the program", "torchrun's rank"])
+def test_a_program_that_a_hanging_driver_has_stopped_goes_on(own_session: bool) -> None:
+    stops = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP); print(1)"
+    starts = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {stops!r}], start_new_session={own_session})"
+    )
     supervisor = (
         "from pytest_tfperf.programs import supervisor; supervisor.MOST_STOPPED_SECONDS = 0.2; supervisor.main()"
     )
-    program = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP); print('it goes on')"
-    arguments = [str(os.getpid()), "3", sys.executable, "-c", program]
-    done = subprocess.run(
-        [sys.executable, "-c", supervisor, *arguments], stdout=subprocess.PIPE, timeout=PATIENCE_SECONDS
-    )
-    assert done.stdout == b"it goes on\n"
+    command = [sys.executable, "-c", supervisor, str(os.getpid()), "3", sys.executable, "-c", starts]
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=PATIENCE_SECONDS)
+    assert done.stdout == b"1\n"
 
 
 @pytest.mark.parametrize("answers", ["nothing", "the greeting", "the job"])
@@ -678,7 +705,7 @@ SENDS = """
         ("[1, 2]", "it has sent what is no message"),
         ("{'window': 3}", "its answer: expected an object"),
         ("{'window': {'steps': 10**300}}", "a whole number has 301 digits"),
-        ("{'window': {'steps': 5}}", "its answer: the field 'seconds' is missing"),
+        ("{'window': {'steps': 5}}", "its answer: the field 'untimed' is missing"),
         ("{'error': 3}", "it has sent"),
         ("{'phase': 'x'}", "it has sent"),
         ("{'window': 'x' * 100_000}", "it announces a longer message than pytest-tfperf sends"),
@@ -688,12 +715,13 @@ SENDS = """
         ("{'window': {**WINDOW, 'examples': -5}}", "a number can't be true"),
         ("{'window': {**WINDOW, 'examples': '8'}}", "expected int"),
         ("{'window': {**WINDOW, 'steps': True}}", "expected int"),
+        ("{'window': {**WINDOW, 'untimed': -1}}", "a number can't be true"),
     ],
 )
 def test_a_message_that_is_no_probes_is_refused(start: Start, message: str, why: str) -> None:
     window = (
-        "WINDOW = dict(steps=5, seconds=1.0, loss=None, examples=40, input_seconds=0.0, between_seconds=0.0, "
-        "paused_seconds=0.0, skipped=0, others=0, doubt='', counts={})"
+        "WINDOW = dict(steps=5, untimed=0, seconds=1.0, loss=None, examples=40, input_seconds=0.0, "
+        "between_seconds=0.0, paused_seconds=0.0, skipped=0, others=0, doubt='', counts={})"
     )
     run = start(f"{dedent(SENDS)}\n{window}\nlink.send({message})\ntime.sleep(600)")
     with pytest.raises(MeasurementError) as raised:
