@@ -97,44 +97,44 @@ class Probe:
         """A training step has ended, or several that ran as one; the program never fails for it."""
         self._others_in_a_row = 0
         try:
-            if source is self.source or self._counts(source):
-                self._count(steps, examples, value)
+            if source is not self.source and not self._counts(source):
+                return
+            if self.thread != get_ident():
+                if self._is_another_thread():
+                    return
+                self.thread = get_ident()  # the one that trained has ended
+            now, loading = _clock(), self.loading
+            held: int | None
+            if loading.regular is not None and loading.fetches == loading.usual:  # it is like the steps before it
+                held, loading.last_at, loading.fetches = loading.of_last, now, 0
+            else:
+                held = loading.step(now)
+            self._total += steps
+            if self._paused_at is not None:
+                was_training = self._paused_by in loading.trained
+                self.resume(was_training)
+                if (
+                    not was_training
+                ):  # nothing shows where in this step training went on, so none of it is timed or counted
+                    return
+            self._steps += steps
+            if value is not None:
+                self._value = value
+            if examples is None:
+                examples = held if steps == 1 else None
+            else:
+                told, examples = examples, int(examples)
+                if float(told) != examples or not 0 <= examples <= _MOST_EXAMPLES:
+                    self._end(f"a step told {str(told)[:40]} examples, which is no number of them")
+                    return
+            if examples is None or self._examples is None:
+                self._examples = None
+            else:
+                self._examples += examples
+            if self._steps >= self._until:
+                self._attend()
         except Exception as error:  # the driver is gone, or a device failed: the program goes on without a probe
             self._end(f"{type(error).__name__}: {error}")
-
-    def _count(self, steps: int, examples: Any, value: Any) -> None:
-        if self.thread != get_ident():
-            if self._is_another_thread():
-                return
-            self.thread = get_ident()  # the one that trained has ended
-        now, loading = _clock(), self.loading
-        held: int | None
-        if loading.regular is not None and loading.fetches == loading.usual:  # it is like the steps before it
-            held, loading.last_at, loading.fetches = loading.of_last, now, 0
-        else:
-            held = loading.step(now)
-        self._total += steps
-        if self._paused_at is not None:
-            was_training = self._paused_by in loading.trained
-            self.resume(was_training)
-            if not was_training:  # nothing shows where in this step training went on, so none of it is timed or counted
-                return
-        self._steps += steps
-        if value is not None:
-            self._value = value
-        if examples is None:
-            examples = held if steps == 1 else None
-        else:
-            told, examples = examples, int(examples)
-            if float(told) != examples or not 0 <= examples <= _MOST_EXAMPLES:
-                self._end(f"a step told {str(told)[:40]} examples, which is no number of them")
-                return
-        if examples is None or self._examples is None:
-            self._examples = None
-        else:
-            self._examples += examples
-        if self._steps >= self._until:
-            self._attend()
 
     def _is_another_thread(self) -> bool:
         """Whether the thread that trains is another one, and still there; then no step counts any more."""
