@@ -35,9 +35,9 @@ PLAYED_TRAINING: Final = ROOT / "tests" / "helpers" / "played_training"
 TRIES: Final = 3
 
 LIMITS: Final = {
-    "spine, lines": 34_800,
+    "spine, lines": 34_920,
     "spine, files": 190,
-    "package, lines": 48_800,
+    "package, lines": 48_920,
     "package, files": 290,
     "package, classes": 365,
     "passing check, files": 58,
