@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing `typing` would take ten times as long as all of this
+    from typing import Any
 
 KEPT_AS = "sitecustomize_of_tfperf"
 _HERE = os.path.dirname(os.path.abspath(__file__))

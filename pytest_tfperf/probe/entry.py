@@ -8,7 +8,10 @@ from __future__ import annotations
 import _thread
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing `typing` would take ten times as long as all of this
+    from typing import Any
 
 _SOURCES = {
     # module -> the function of `frameworks` that is called with it when it has been imported

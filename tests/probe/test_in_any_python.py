@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from pytest_tfperf.probe import door, entry, frameworks, link, profile, steps
+from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.revisions import source_hook
 
 PARTS = pytest.mark.parametrize(
@@ -55,3 +58,15 @@ def test_it_uses_no_name_that_is_younger(part: ModuleType) -> None:
     names = {node.attr for node in ast.walk(tree(part)) if isinstance(node, ast.Attribute)}
     names |= {node.id for node in ast.walk(tree(part)) if isinstance(node, ast.Name)}
     assert not names & SINCE_3_9
+
+
+def test_a_python_that_imports_no_framework_pays_for_no_other_module(tmp_path: Path) -> None:
+    hook = HookFolder(tmp_path)
+    hook.add(entry, "begin", str(tmp_path / "seen"), beside=(steps, link, frameworks))
+    code = "import sys; print('typing' in sys.modules, 'tfperf_entry' in sys.modules)"
+    command = [sys.executable, "-I", "-c", code], [sys.executable, "-c", code]
+    alone, probed = (
+        subprocess.run(each, env=hook.environment(os.environ), capture_output=True, text=True).stdout.split()
+        for each in command
+    )
+    assert (alone[0], probed) == (probed[0], [alone[0], "True"])
