@@ -233,6 +233,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--list", action="store_true", help="name the files that are entered, by room")
     wants_list = parser.parse_args().list
+    own = ROOT / ".venv" / "bin" / "python"  # another Python may lack what the package needs
+    if own.exists() and Path(sys.prefix).resolve() != (ROOT / ".venv").resolve():
+        os.execv(own, [str(own), *sys.argv])
     check, session = entered()
     found = figures(check, session)
     print(f"{'':<34}{'is':>8}{'at most':>10}")

@@ -248,7 +248,6 @@ def in_tensorflow(module: Any, probe: Any) -> None:
 
     `tf.test.experimental.sync_devices` would start TensorFlow, and fails where several processes train together.
     """
-
     current = module.context_safe
 
     def wait() -> None:

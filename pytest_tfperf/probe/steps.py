@@ -113,9 +113,7 @@ class Probe:
             if self._paused_at is not None:
                 was_training = self._paused_by in loading.trained
                 self.resume(was_training)
-                if (
-                    not was_training
-                ):  # nothing shows where in this step training went on, so none of it is timed or counted
+                if not was_training:  # nothing shows where in this step training went on, so it does not count
                     return
             self._steps += steps
             if value is not None:

@@ -97,7 +97,7 @@ class ProbedRun(TrainingRun):
 
     def request(self, steps: int) -> None:
         """See `TrainingRun.request`; after a stop some steps are taken first that are not timed."""
-        first, *_ = self._ranks
+        first = self._ranks[0]
         for rank in self._ranks:
             rank.send({"steps": steps, "was_stopped": first.is_stopped and bool(self._windows)})
         first.go_on()

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing `typing` would cost each Python's start more than all of this
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Final
 
 # Audit events of reading or running a file -> the position of the path among the event's arguments.
 _PATH_IN: Final = {

@@ -63,6 +63,7 @@ def test_it_uses_no_name_that_is_younger(part: ModuleType) -> None:
 def test_a_python_that_imports_no_framework_pays_for_no_other_module(tmp_path: Path) -> None:
     hook = HookFolder(tmp_path)
     hook.add(entry, "begin", str(tmp_path / "seen"), beside=(steps, link, frameworks))
+    hook.add(source_hook, "watch", str(tmp_path / "report"), [str(tmp_path)], {})
     code = "import sys; print('typing' in sys.modules, 'tfperf_entry' in sys.modules)"
     command = [sys.executable, "-I", "-c", code], [sys.executable, "-c", code]
     alone, probed = (

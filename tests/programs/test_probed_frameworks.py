@@ -205,6 +205,7 @@ def test_workers_of_a_loader_take_no_step_and_load_nothing_while_held(torch: Sta
     """)
     assert examples(run, 1) == [100]
     run.hold()
+    time.sleep(0.2)  # what was written before they stopped is there
     loaded = printed(run)
     time.sleep(0.3)
     assert printed(run) == loaded
