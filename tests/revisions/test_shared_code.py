@@ -230,23 +230,25 @@ def test_a_shell_that_replaces_the_import_path_leaves_doubt(sides: Sides, shell:
     assert "keep PYTHONPATH in its environment, as in PYTHONPATH=$PYTHONPATH:src" in doubt
 
 
+# It goes on for longer than it has worked: looks at the processes come at ever longer intervals, and a busy machine may
+# let it work for many seconds.
+WORKS = ["bash", "-c", "for ((i = 0; i < 300000; i++)); do :; done; sleep $((SECONDS + 1)); true"]
+
+
 def test_a_program_that_works_below_a_python_and_is_none_leaves_doubt(sides: Sides) -> None:
-    works = ["bash", "-c", "for ((i = 0; i < 300000; i++)); do :; done; sleep 0.3; true"]
-    doubt = sides.doubt("-c", f"import cost, subprocess; subprocess.run({works!r})")
+    doubt = sides.doubt("-c", f"import cost, subprocess; subprocess.run({WORKS!r})")
     assert "nothing tells which files it reads: not Python but this process does the work: bash -c for" in doubt
 
 
 def test_work_of_a_program_that_has_ended_and_is_not_waited_for_still_counts(sides: Sides) -> None:
-    works = ["bash", "-c", "for ((i = 0; i < 300000; i++)); do :; done; sleep 0.3; true"]
-    ends = f"p = subprocess.Popen({works!r}); os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOWAIT); time.sleep(0.5)"
+    ends = f"p = subprocess.Popen({WORKS!r}); os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOWAIT); time.sleep(0.5)"
     doubt = sides.doubt("-c", f"import cost, os, subprocess, time; {ends}; p.wait()")
     assert "not Python but this process does the work: bash -c for" in doubt
 
 
 def test_a_python_that_goes_on_alone_hides_no_other_programs_work(sides: Sides) -> None:
-    works = ["bash", "-c", "for ((i = 0; i < 300000; i++)); do :; done; sleep 0.3; true"]
     after = "end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
-    doubt = sides.doubt("-c", f"import cost, subprocess, time; subprocess.run({works!r})\n{after}")
+    doubt = sides.doubt("-c", f"import cost, subprocess, time; subprocess.run({WORKS!r})\n{after}")
     assert "not Python but this process does the work: bash -c for" in doubt
 
 
