@@ -26,6 +26,8 @@ def in_torch_optim(module: Any, probe: Any) -> None:
     depth = [0]
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if depth[0]:  # it is inside of another optimizer's step, or an earlier step has raised
+            depth[0] = _depth(sys._getframe(1))
         depth[0] += 1
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -33,10 +35,18 @@ def in_torch_optim(module: Any, probe: Any) -> None:
         if depth[0] > 0:  # an optimizer inside of another
             return
         depth[0] = 0
+        try:
+            parameter = id(optimizer.param_groups[0]["params"][0])
+        except (AttributeError, LookupError, TypeError):
+            parameter = 0
         counts = probe.optimizer and probe.optimizer()
         if counts is None:  # the first that steps, or the one that counted is gone
             counts, probe.optimizer = optimizer, weakref.ref(optimizer)
-        if counts is optimizer:
+            probe.parameter, probe.other_groups = parameter, set()
+        # DeepSpeed's ZeRO lets the optimizer step once for each group of parameters, from the first step on.
+        if probe.source is None and parameter != probe.parameter:
+            probe.other_groups.add(parameter)
+        if counts is optimizer and parameter not in probe.other_groups:
             probe.step(source)
         else:
             probe.other_step()
@@ -47,6 +57,15 @@ def in_torch_optim(module: Any, probe: Any) -> None:
         probe.counters.setdefault(name, lambda: 0)  # until torch.compile is used
     probe.hooks.append(_wait_for_cuda)
     probe.readers["peak_memory"] = _allocated
+
+
+def _depth(frame: Any) -> int:
+    """The number of other calls of this frame's function that are running."""
+    code, depth = frame.f_code, 0
+    while frame.f_back is not None:
+        frame = frame.f_back
+        depth += frame.f_code is code
+    return depth
 
 
 def in_dynamo(module: Any, probe: Any) -> None:
@@ -115,7 +134,8 @@ def in_torch_loader(module: Any, probe: Any) -> None:
             loading.fetches += 1
             loading.waited += _clock() - began
         else:
-            probe.fetched(source, _examples(batch, tensor, self._tfperf_facts.size), _clock() - began)
+            size = _examples(batch, tensor, is_stated=bool(self._tfperf_facts.size)) or None
+            probe.fetched(source, size, _clock() - began)
         return batch
 
     iterator.__init__, iterator.__next__ = __init__, __next__
@@ -133,21 +153,25 @@ def _shards(loader: Any) -> int:
     return 1
 
 
-def _examples(batch: Any, tensor: Any, stated: int | None) -> int | None:
-    """The first dimension of a batch's first tensor; of a loader that states no batch size only with two dimensions."""
-    for _ in range(10):
+def _examples(batch: Any, tensor: Any, is_stated: bool, depth: int = 4) -> int | None:
+    """The examples in a batch, the first dimension of its first tensor; None without one, 0 where nobody knows.
+
+    Where the loader states no batch size, a tensor of one dimension may be a single example.
+    """
+    try:
         if isinstance(batch, tensor):
-            return int(batch.shape[0]) if batch.dim() > (0 if stated else 1) else None
-        if isinstance(batch, (list, tuple)) and batch:
-            batch = batch[0]
-        elif hasattr(batch, "values") and hasattr(batch, "keys"):
-            try:
-                batch = next(iter(batch.values()), None)
-            except Exception:  # a class of the program's own, whose methods mean something else
-                return None
-        else:
+            if batch.dim() > (0 if is_stated else 1):
+                return int(batch.size(0))
+            return None if is_stated else 0
+        if hasattr(batch, "values") and hasattr(batch, "keys"):
+            batch = batch.values()
+        elif not isinstance(batch, (list, tuple)):
             return None
-    return None
+        parts = itertools.islice(batch, 2 * depth) if depth else ()
+        sizes = (_examples(part, tensor, is_stated, depth - 1) for part in parts)
+        return next((size for size in sizes if size is not None), None)
+    except Exception:  # a class of the program's own, whose methods mean something else
+        return None
 
 
 # Keras
@@ -169,8 +193,12 @@ def in_keras_fit(module: Any, probe: Any) -> None:
 
     def on_train_batch_end(self: Any, batch: int, logs: Any = None) -> Any:
         result = end(self, batch, logs)
+        epoch = sys._getframe(1).f_locals.get("epoch_iterator")
+        adapter = getattr(epoch, "data_adapter", None)
+        total = getattr(adapter, "num_batches", None)
+        if total and getattr(epoch, "steps_per_epoch", None) is None:
+            batch = min(batch, total - 1)  # Keras may name a last batch beyond the data's end
         steps = batch - first[0] + 1  # `steps_per_execution`
-        adapter = getattr(sys._getframe(1).f_locals.get("epoch_iterator"), "data_adapter", None)
         probe.step(source, steps, _of_keras(adapter, steps, batch), logs.get("loss") if logs else None)
         return result
 
@@ -274,7 +302,7 @@ def in_jax(module: Any, probe: Any) -> None:
 
     def wait() -> None:
         jax = sys.modules["jax"]
-        jax.block_until_ready(probe.value if isinstance(probe.value, jax.Array) else jax.live_arrays())
+        jax.block_until_ready(probe.latest if isinstance(probe.latest, jax.Array) else jax.live_arrays())
 
     module.register_event_duration_secs_listener(hear)
     probe.counters["compilations"] = lambda: compiled[0]

@@ -62,7 +62,8 @@ class Probe:
         self._first_at: dict[str, float] = {}  # the end of each source's first step
         self.thread: int | None = None  # that trains
         self._others_in_a_row = 0
-        self._value: Any = None
+        self._value: Any = None  # the last that came with a step, such as the loss
+        self.latest: Any = None  # that of the last step
         self._slowdown, self._hold_seconds = 0.0, 60.0
         self._total = 0
         self._first_counts: dict[str, int] = {}  # at the end of the first step
@@ -72,6 +73,8 @@ class Probe:
         self._paused_at: float | None = None
         self._paused_by: Any = None  # the source of the batches
         self.optimizer: Any = None  # a weak reference to the one whose steps count
+        self.parameter = 0  # the id of the first that it steps on
+        self.other_groups: set[int] = set()  # ids of the first ones of groups whose steps don't count
         self.loading.forget()
         self._reset()
 
@@ -116,6 +119,7 @@ class Probe:
                 if not was_training:  # nothing shows where in this step training went on, so it does not count
                     return
             self._steps += steps
+            self.latest = value
             if value is not None:
                 self._value = value
             if examples is None:
@@ -213,7 +217,9 @@ class Probe:
             self.say(f"step of {source}")
             self.loading.restart()
         best = next(each for each in _RANKING if each in self._seen)
-        patient = best is OPTIMIZER and seen < _PATIENT_STEPS and now - self._first_at[best] < _PATIENT_SECONDS
+        # Ranks that train together must begin at the same step.
+        hurries = now - self._first_at[best] >= _PATIENT_SECONDS and rank_of_process()[1] == 1
+        patient = best is OPTIMIZER and seen < _PATIENT_STEPS and not hurries
         if source is not best or seen < _FIRST_STEPS or patient:
             if source is best:
                 self.loading.step(now)
@@ -298,7 +304,7 @@ class Probe:
             "steps": self._seen[source or ""],
             "examples_per_step": examples,
             "counted": loading.how(ranks) if source is OPTIMIZER else "",
-            "fetches": bool(loading.usual),
+            "fetches": bool(loading.trained),
             "batches": loading.usual,
             "first_step_at": self._first_at[source or ""],
             "counts": self._first_counts,
@@ -346,11 +352,6 @@ class Probe:
                 wait()
         except Exception as error:
             self._end(f"its device can't be waited for: {error!r}")
-
-    @property
-    def value(self) -> Any:
-        """The last value that came with a step, such as the loss."""
-        return self._value
 
     def _end(self, why: str) -> None:
         """Count no more; the program goes on. The reason may end with "; next: " and what to do."""
@@ -402,6 +403,7 @@ class Loading:
         self._first: list[dict[Any, int]] = []  # batches of each source before each of the first steps
         self._ahead = 0  # the fewest batches that were left after a step that fetched some
         self._larger = 0  # steps in a row that hold more batches than usual
+        self._single = 0  # where several steps follow one batch: how much more often one came than several
         self._foreign_steps = 0  # in a row, each after batches of a source that is not trained on
         self._foreign.clear()
 
@@ -456,6 +458,10 @@ class Loading:
             self._learn(of_source)
         elif not since:
             self._look_for_a_new_source()
+        elif not self.usual:
+            self._single += 1 if since == 1 else -1
+            if self._single < 0:  # an evaluation, of whose loader a batch was taken before the first step
+                self.trained = set()
         usual, left = self.usual, self._sizes
         if not usual:
             return None
@@ -500,7 +506,8 @@ class Loading:
         sources = {source for batches in first for source in batches}
         # An evaluation between two of them is none of their training.
         often = {source for source in sources if sum(source in batches for batches in first) > len(first) // 2}
-        self.trained = often or set(first[-1])
+        # Several steps may follow one batch; an evaluation takes more batches at a time.
+        self.trained = often or {source for batches in first for source, n in batches.items() if n == 1}
         counts = [sum(n for source, n in batches.items() if source in often or not often) for batches in first]
         self.usual = sorted(counts)[len(counts) // 2]
         ahead = sum(counts) - len(counts) * self.usual
@@ -514,12 +521,15 @@ class Loading:
         """Before this step no batch was fetched but of a source that is not trained on, or none at all."""
         if not self._foreign:
             self._foreign_steps = 0
+        elif self.trained and not self.usual and len(self._foreign) == 1:
+            self.trained = {self._last}  # a new loader, of which several steps follow a batch
         elif not self.usual:
             # A warm-up without a loader comes before the training, or an evaluation with one between its steps.
             self._foreign_steps += 1
             if self._foreign_steps >= _FIRST_STEPS:
                 self.restart()
-        elif self._ahead < self.usual:  # no evaluation, before which the step's own batches were fetched
+        elif self._ahead < self.usual or len(self._sizes) < self.usual:
+            # No evaluation, before which the step's own batches were fetched.
             if len(self.trained) > 1:
                 self.restart()
             else:  # a new loader, as some programs make for each epoch
@@ -549,7 +559,7 @@ class Loading:
         if self.doubt:
             return self.doubt
         if not self.usual:
-            return "no DataLoader of PyTorch gave its batches"
+            return "several steps follow one batch" if self.trained else "no DataLoader of PyTorch gave its batches"
         if not self._is_split(ranks):
             return f"nothing shows that its {ranks} ranks train on different examples"
         if not self.of_last:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
@@ -20,7 +19,7 @@ from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import Program
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
-from pytest_tfperf.programs.reading import LINE_END, Kind, LineSplitter, Reading, Unreadable, shown
+from pytest_tfperf.programs.reading import LINE_END, Kind, LineSplitter, Reading, shown, worded_by
 from pytest_tfperf.programs.window_aggregator import Confirms, WindowAggregator
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
@@ -64,11 +63,7 @@ class CommandWindows:
         notice: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if command.reads is None:
-            raise program.failure(
-                f"{command} does not say what is read of its output",
-                "give reads=Reads(pattern=...), field=... or examples=N",
-            )
+        assert command.reads is not None, "a command without reads is measured by its steps"
         self._program = program
         self._command = command
         self._reads = command.reads
@@ -125,7 +120,7 @@ class CommandWindows:
             self._refuse_too_few(len(warmup) + len(windows))
             if not windows:  # better than none, although it contains start and compilation
                 warmup, windows = [], warmup
-        with self._failures():
+        with worded_by(self._program.failure):
             self._aggregator.conclude(self._reader.ambiguous, self._confirms)
         run = in_steady_state(replace(self._run(warmup, windows), ended_by_time=ended_by_time))
         observer.ended(run)
@@ -137,7 +132,7 @@ class CommandWindows:
             figures[PEAK_MEMORY] = FigureValue(float(peak))
         if self._first_at is not None and self._times_first_step:
             figures[FIRST_STEP] = FigureValue(self._first_at - self._started_at)
-        with self._failures():
+        with worded_by(self._program.failure):
             figures |= self._figures.values()
         return replace(
             run,
@@ -159,7 +154,7 @@ class CommandWindows:
 
     def _read_or_timed(self) -> Iterator[Window]:
         examples = self._reads.examples
-        with self._failures():
+        with worded_by(self._program.failure):
             for window in self._read() if examples is None else self._whole_run(examples):
                 yield replace(window, seconds=window.seconds / (1 - self._slowdown))
 
@@ -267,14 +262,6 @@ class CommandWindows:
             readings.append(self._reader.read(line))
             self._figures.take(line, readings[-1])
         return [reading for reading in readings if reading is not None]
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        """Turn output that can't be read into a failure of the program, with the end of its output."""
-        try:
-            yield
-        except Unreadable as error:
-            raise self._program.failure(error.fact, error.next_step, *error.lines) from error
 
     def _silent(self, *, printed: bool, read: bool) -> MeasurementError:
         what = "printed nothing that can be read" if printed else "printed nothing"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytest_tfperf.core.profile import OpTime
 from pytest_tfperf.errors import TfperfError
 
 _MOST_RANKS = 1024
@@ -48,19 +47,6 @@ class Figures:
     """The figures that a probe has read; None for one that it can't."""
 
     values: Mapping[str, float | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiled:
-    """A few steps under the framework's profiler, as `core.profile.Trace` has them."""
-
-    host: str
-    steps: int
-    ops: tuple[OpTime, ...]
-    fault: str
-
-    def __post_init__(self) -> None:
-        _require_numbers(self.steps, *(number for op in self.ops for number in (op.seconds, op.count)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from pytest_tfperf.lines import Line, shortened
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
 from pytest_tfperf.programs.probe_messages import MOST_BYTES, Hello
-from pytest_tfperf.programs.reading import LineSplitter, Unreadable
+from pytest_tfperf.programs.reading import LineSplitter, worded_by
 from pytest_tfperf.programs.supervisor import MOST_STOPPED_SECONDS
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.processes import Process
@@ -159,7 +159,7 @@ class Program:
             if self.output_ended or (data := self.run.read(0)) is None:
                 return
             self.output_ended = data == b""
-            with self._failures():
+            with worded_by(self.run.failure):
                 for line in self._splitter.feed(data or b"\n"):  # the last one may lack its end
                     self._hear(line)
                     self.figures.take(line, steps=self.steps)
@@ -167,17 +167,9 @@ class Program:
     def printed(self) -> Mapping[str, FigureValue]:
         """The figures that its lines gave."""
         self.drain()
-        with self._failures():
+        with worded_by(self.run.failure):
             self.figures.take("", steps=self.steps)
             return self.figures.values()
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        """Turn a line that can't be read into a failure of the program, with the end of its output."""
-        try:
-            yield
-        except Unreadable as error:
-            raise self.run.failure(error.fact, error.next_step, *error.lines) from error
 
     def seen(self, kind: str) -> list[str]:
         """What its Pythons have told of this kind, each text once."""
@@ -311,7 +303,8 @@ def called(
     return ranks
 
 
-_WRITES = re.compile(r"-*\w*?(out|save|log|checkpoint|ckpt|result|run|work)\w*|-*\w*port", re.IGNORECASE)
+_WRITES = re.compile(r"(?<![a-z])(out|sav|log|checkpoint|ckpt|result|run|work(?!er))", re.IGNORECASE)
+_PORT = re.compile(r"(^|[-_.]|master)port$", re.IGNORECASE)
 
 
 def why_not_at_once(a: Command, b: Command) -> str:
@@ -320,7 +313,9 @@ def why_not_at_once(a: Command, b: Command) -> str:
         return "both run in one folder, where each may write the files of the other"
     ours = set(_named_values(a))
     for name, value in _named_values(b):
-        if (name, value) in ours and _WRITES.fullmatch(name) and (value.startswith("/") or value.isdecimal()):
+        is_folder = value.startswith("/") and _WRITES.search(name)
+        is_port = value.isdecimal() and _PORT.search(name)
+        if (name, value) in ours and (is_folder or is_port):
             return f"both are given {name.lstrip('-')}={value}, where each may write what the other does"
     return ""
 

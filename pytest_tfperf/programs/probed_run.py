@@ -23,14 +23,13 @@ from pytest_tfperf.core.figure import (
     RECOMPILES,
 )
 from pytest_tfperf.core.measurement import MEASURED
-from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.run import StepParts, Window
 from pytest_tfperf.errors import MeasurementError, OneAtATime
 from pytest_tfperf.probe import entry, frameworks, link, profile, steps
 from pytest_tfperf.probe.hook_folder import HookFolder
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.own_formats import FigureLines
-from pytest_tfperf.programs.probe_messages import Counted, Figures, Hello, Profiled, Ready
+from pytest_tfperf.programs.probe_messages import Counted, Figures, Hello, Ready
 from pytest_tfperf.programs.probed_program import THREE_WAYS, Program, Rank, called, require_probe, two, why_not_at_once
 from pytest_tfperf.reports.numbers import SMALLEST_SHOWN, counted, percent
 from pytest_tfperf.workers.launcher import PreparedCommand
@@ -131,8 +130,6 @@ class ProbedRun(TrainingRun):
             return self._readied([self._program.checked(Ready, answer) for answer in answers])
         if kind == "figures":
             answers = [self._program.checked(Figures, {"values": answer}).values for answer in answers]
-        if kind == "trace":
-            answers = [plain(self._program.checked(Profiled, answer)) for answer in answers]
         return answers
 
     def _readied(self, ready: list[Ready]) -> list[Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.lines import Line, LineKind, without_passwords
 
 SEPARATORS = ",'_\u2019\u00a0\u2009\u202f"
@@ -86,17 +88,26 @@ def loss_in(line: str) -> float | None:
     return to_float((of_training or losses)[0]["loss"]) if losses else None
 
 
-_COUNTER = re.compile(
-    r"\b(?P<word>step|iter|iteration|it|batch|global_step)s?\W{0,3}(?P<number>\d{1,3}(?:,\d{3})+|\d{1,12})"
-    r"(?!\d|[.,]\d|\s?(?:%|(?:[mun\u00b5]?s|sec|seconds?)\b))",
-    re.IGNORECASE,
+_COUNTED = r"(?P<number>\d{1,3}(?:,\d{3})+|\d{1,12})(?!\d|[.,]\d|\s?(?:%|(?:[mun\u00b5]?s|sec|seconds?)\b))"
+_COUNTER = re.compile(rf"\b(?:step|iter|iteration|it|global_step)s?\W{{0,3}}{_COUNTED}", re.IGNORECASE)
+# "Batch [20]" and "batch 20/100", but not the size in "batch=32" or "batch 256/8 devices".
+_BATCH = re.compile(
+    rf"\bbatch(?:es)?(?P<before>\W{{0,4}}){_COUNTED}(?:\s?(?:/|of)\s?(?P<total>\d{{1,12}}))?", re.IGNORECASE
 )
 
 
 def step_in(line: str) -> int | None:
     """The step that a line names; None if it names none."""
-    match = _COUNTER.search(line)
-    return None if match is None else int(match["number"].replace(",", ""))
+    if (match := _COUNTER.search(line)) is not None:
+        return _whole(match["number"])
+    if (match := _BATCH.search(line)) is None:
+        return None
+    step, total = _whole(match["number"]), _whole(match["total"] or "0")
+    return step if step <= total or (not total and "[" in match["before"]) else None
+
+
+def _whole(number: str) -> int:
+    return int(number.replace(",", ""))
 
 
 class Unreadable(Exception):
@@ -107,6 +118,15 @@ class Unreadable(Exception):
         self.fact = fact
         self.next_step = next_step
         self.lines = tuple(Line(line, kind=LineKind.LOG) for line in lines)
+
+
+@contextmanager
+def worded_by(failure: Callable[..., MeasurementError]) -> Iterator[None]:
+    """Turn output that can't be read into a failure of its program, with the end of the output."""
+    try:
+        yield
+    except Unreadable as error:
+        raise failure(error.fact, error.next_step, *error.lines) from error
 
 
 def shown(line: str) -> str:

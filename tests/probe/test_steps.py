@@ -230,6 +230,33 @@ def test_new_loaders_of_a_step_of_two_are_timed(training: Training) -> None:
     assert set(training.examples) == {None}
 
 
+@pytest.mark.parametrize(("of_a_batch", "fetches", "number"), [(3, 9, 28), (5, 10, 52)])
+def test_several_steps_that_follow_one_batch_are_timed_with_it(
+    training: Training, of_a_batch: int, fetches: int, number: int
+) -> None:
+    """As where a GAN's critic takes several steps."""
+    for epoch in range(3):
+        training.loader(f"train {epoch}")
+        for _ in range(4):
+            training.fetch(f"train {epoch}")
+            for _ in range(of_a_batch):
+                training.step()
+    assert training.driver.ready["counted"] == "several steps follow one batch"
+    assert training.examples == [None] * number
+    assert training.driver.total("seconds") == fetches * FETCH + number * STEP
+
+
+def test_a_new_loader_in_each_epoch_after_a_step_that_was_skipped_at_first(training: Training) -> None:
+    """As where a GradScaler begins with a scale that is too large: it looks as if a batch was fetched ahead."""
+    training.fetch("train 0")
+    for epoch in range(3):
+        for _ in range(20):
+            training.fetch(f"train {epoch}")
+            training.step()
+    assert len(training.examples) >= 60 - 8 - 2
+    assert set(training.examples) == {8}
+
+
 def test_a_warm_up_without_a_loader_comes_before_the_training(training: Training) -> None:
     training.loader("train")
     for _ in range(8):
@@ -250,6 +277,16 @@ def test_evaluation_by_a_loader_of_a_training_without_one_is_not_timed(training:
             training.step()
     assert training.driver.total("input_seconds") == 0
     assert training.driver.total("paused_seconds") == 10 * (4 * FETCH + STEP)
+
+
+def test_evaluation_by_a_loader_of_which_a_batch_was_taken_before_the_first_step(training: Training) -> None:
+    training.fetch("eval")
+    for _ in range(10):
+        for _ in range(5):
+            training.step()
+        training.fetch("eval", times=4)
+    # The first one comes before the first window, and no step follows the last.
+    assert training.driver.total("paused_seconds") == 8 * (4 * FETCH + STEP)
 
 
 @pytest.mark.parametrize(("counted", "stated"), [(70, 10), (1, 8)], ids=["graphs", "packed sequences"])
@@ -419,6 +456,32 @@ def test_a_slow_optimizer_counts_before_many_of_its_steps(training: Training) ->
         training.now += 6
         training.step()
     assert training.driver.ready["steps"] == 3
+
+
+def test_ranks_begin_with_the_same_step_however_long_it_takes(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for _ in range(8):
+        training.now += 6
+        training.step()
+    assert training.driver.ready["steps"] == 8
+
+
+@pytest.mark.parametrize(("told", "waits_for"), [((8, "loss"), "loss"), ((8,), "all arrays"), ((8, 0.5), "all arrays")])
+def test_jax_is_waited_for_by_what_the_last_step_has_told(
+    training: Training, monkeypatch: pytest.MonkeyPatch, told: tuple[Any, ...], waits_for: str
+) -> None:
+    """A loss of an earlier step would be ready long before."""
+    waited: list[object] = []
+    jax = SimpleNamespace(Array=str, live_arrays=lambda: "all arrays", block_until_ready=waited.append)
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    frameworks.in_jax(SimpleNamespace(register_event_duration_secs_listener=lambda _: None), training.probe)
+    for _ in range(4):
+        training.probe.told((8, "an earlier loss"))
+    training.probe.told(told)
+    assert waited[-1] == waits_for
 
 
 @pytest.mark.parametrize("told", [(), (None,), (None, None), (None, 0.5, "more")])

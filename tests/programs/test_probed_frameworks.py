@@ -361,8 +361,10 @@ def test_keras_fit_on_any_backend_tells_its_batches(keras: Start) -> None:
     assert run._windows[-1].paused_seconds > 0  # the validation
 
 
-def test_steps_that_keras_runs_in_one_call_are_all_counted(start: Start) -> None:
-    run = start(KERAS.replace("PER_CALL", "5") + FIT, KERAS_BACKEND="tensorflow")
+@pytest.mark.parametrize("per_call", [5, 4])
+def test_steps_that_keras_runs_in_one_call_are_all_counted(start: Start, per_call: int) -> None:
+    """An epoch has 10 steps, so the last call of four has two."""
+    run = start(KERAS.replace("PER_CALL", str(per_call)) + FIT, KERAS_BACKEND="tensorflow")
     run.request(10)
     window = run.receive()
     assert (window.steps, window.examples) == (10, 80)

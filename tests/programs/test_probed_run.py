@@ -258,6 +258,27 @@ def test_a_job_of_a_shell_is_not_stopped(start: Start, tmp_path: Path) -> None:
     assert run.why_not_held == "its process can't be stopped between two windows"
 
 
+@pytest.mark.parametrize(
+    ("argument", "is_refused"),
+    [
+        ("--output-dir=/data/run", True),
+        ("--checkpoint_path /data/run", True),
+        ("--master-port=29500", True),
+        ("--num_workers 4", False),
+        ("--save_every=1000", False),
+        ("--log-interval 10", False),
+        ("--data=/data/images", False),
+        ("--network=/models/x.yaml", False),
+        ("--report=100", False),
+    ],
+)
+def test_two_programs_run_at_once_unless_an_argument_names_one_place_to_write(
+    tmp_path: Path, argument: str, is_refused: bool
+) -> None:
+    a, b = (Command(["train", *argument.split()], name="it", cwd=str(tmp_path / side)) for side in "ab")
+    assert bool(probed_program.why_not_at_once(a, b)) is is_refused
+
+
 @pytest.mark.parametrize("pid", ["os.getppid()", "1"])
 def test_a_process_that_is_none_of_the_programs_is_never_stopped(start: Start, pid: str) -> None:
     run = start(f"os.getpid = lambda: {pid}\ntrain()")
@@ -868,6 +889,46 @@ def test_an_optimizer_around_another_takes_one_step(start_torch: Start) -> None:
     assert windows(run)[0].examples == 40
 
 
+def test_an_optimizer_that_steps_once_for_each_group_of_parameters_takes_one_step(start_torch: Start) -> None:
+    """As DeepSpeed's ZeRO lets it."""
+    run = start_torch("""
+        groups = [{"params": [object()]}, {"params": [object()]}]
+        while True:
+            for _ in loader:
+                time.sleep(0.001)
+                for group in groups:
+                    optimizer.param_groups = [group]
+                    optimizer.step()
+    """)
+    assert windows(run)[0].examples == 40
+
+
+def test_an_optimizer_whose_first_parameter_is_replaced_counts_on(start_torch: Start) -> None:
+    """As where a training adds or removes parameters."""
+    run = start_torch("""
+        for number in itertools.count():
+            optimizer.param_groups = [{"params": [object()]}] if number else []
+            epoch(loader)
+    """)
+    assert [window.examples for window in windows(run, 5, 50)] == [400] * 5
+
+
+@pytest.mark.parametrize("inner", ["0", "other"])
+def test_an_optimizer_whose_step_has_raised_counts_again(start_torch: Start, inner: str) -> None:
+    """As where a training that has run out of memory begins again with a smaller batch."""
+    run = start_torch(f"""
+        optimizer.inner = {inner}
+        other.inner = 0
+        try:
+            optimizer.step()
+        except AttributeError:
+            optimizer.inner = other.inner = None
+        while True:
+            epoch(loader)
+    """)
+    assert windows(run)[0].examples == 40
+
+
 def test_of_two_optimizers_the_first_counts(start_torch: Start) -> None:
     run = start_torch("""
         while True:
@@ -927,6 +988,23 @@ def test_graphs_in_a_batch_are_not_taken_for_examples(start_torch: Start) -> Non
     )
 
 
+@pytest.mark.parametrize("batch", ["(tensor(), torch.Tensor(3))", "{'wave': tensor(9), 'mel': torch.Tensor(80)}"])
+def test_a_single_example_of_a_loader_that_states_no_batch_size_is_not_counted(start_torch: Start, batch: str) -> None:
+    run = start_torch(f"""
+        import torch
+        def tensor(*shape):
+            made = torch.Tensor(0)
+            made.shape = shape
+            return made
+        from torch.utils.data.dataloader import _BaseDataLoaderIter
+        batches = _BaseDataLoaderIter(DataLoader(batch_size=None, rows=8))
+        batches.batches = itertools.repeat({batch})
+        while True:
+            epoch(batches)
+    """)
+    assert "its batches have no tensor whose examples could be counted" in run.note
+
+
 def test_a_batch_of_a_programs_own_class_never_fails_it(start_torch: Start) -> None:
     run = start_torch("""
         from torch.utils.data.dataloader import _BaseDataLoaderIter
@@ -939,6 +1017,18 @@ def test_a_batch_of_a_programs_own_class_never_fails_it(start_torch: Start) -> N
             epoch(batches)
     """)
     assert "its batches have no tensor whose examples could be counted" in run.note
+
+
+def test_the_tensors_of_a_batch_may_come_after_its_names(start_torch: Start) -> None:
+    run = start_torch("""
+        import torch
+        from torch.utils.data.dataloader import _BaseDataLoaderIter
+        batches = _BaseDataLoaderIter(loader)
+        batches.batches = itertools.repeat({"name": ["a"] * 8, "image": torch.Tensor(8)})
+        while True:
+            epoch(batches)
+    """)
+    assert windows(run)[0].examples == 40
 
 
 def test_batches_that_change_their_kind_while_they_are_counted_are_refused(start_torch: Start) -> None:
