@@ -170,6 +170,9 @@ def _require_one_group(pattern: str) -> None:
 STEPS = "steps"
 """The unit of a program whose throughput is in steps."""
 
+EXAMPLES = {"examples", "samples", "images", "img", "imgs", "sequences"}
+"""Units of which a batch of a DataLoader holds as many as its size."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 # Mistyped ids, too: read as a command's name, their row would match no test, and nobody would notice.
 _LIKE_A_WORKLOAD = re.compile(rf"-b[0-9]+(-|$)|[-_]({'|'.join(VariableUpdate)})-", re.ASCII)

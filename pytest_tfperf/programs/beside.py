@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from pytest_tfperf.core.command import STEPS, Command
+from pytest_tfperf.core.command import EXAMPLES, STEPS, Command
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.probe import entry, frameworks, link, steps
@@ -21,7 +21,6 @@ from pytest_tfperf.programs.reading import Unreadable
 from pytest_tfperf.programs.window_aggregator import Stated
 from pytest_tfperf.workers.launcher import PreparedCommand
 
-_EXAMPLES = {"examples", "samples", "images", "img", "imgs", "sequences"}  # that a DataLoader's batches hold
 _LEAST_WINDOWS = 5
 _LEAST_STATED = 10  # a smoothed rate has the noise of its first readings for long
 _ERRORS = 5.0  # by which both differ at least: a true reading must never be refused
@@ -108,7 +107,7 @@ def _units(windows: Sequence[_Window], command: Command, *, is_counted: bool) ->
     if is_optimizer and any(window.others for window in windows):
         return ()
     examples = [window.examples for window in windows if window.examples is not None]
-    if command.counted in _EXAMPLES and len(examples) == len(windows) and any(examples):
+    if command.counted in EXAMPLES and len(examples) == len(windows) and any(examples):
         return examples
     # Steps of an environment are no optimizer's, and neither is a batch where several make a step.
     is_step = not is_optimizer or all(window.batches == 1 for window in windows)

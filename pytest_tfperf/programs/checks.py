@@ -7,7 +7,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
 from pytest_tfperf.core.command import Command
@@ -22,6 +22,12 @@ _MOST_KEPT = 1000
 AGREE = math.log(1.05)
 """Two measurements of one thing differ by less."""
 
+PAUSE = 5
+"""Times the usual time of a step."""
+
+LEAST_PAUSES = 3
+
+_LEAST_FALL = 0.02
 _ERRORS = 2.0  # by which they differ at least
 _BY_CHANCE = 1e-4  # in each direction
 _OF_NEIGHBOURS = 2 / 3  # degrees of freedom of a variance between neighbours
@@ -70,11 +76,10 @@ class Checks:
         self._may_be_averages = command.reads is not None and command.reads.rate_is is None
         self._least_seconds = least_seconds  # lines that come closer may have been printed together
         self._order = StepOrder()
-        self._bursts = _Bursts()
         self._rates: list[_Rate] = []
         self._is_printed = False  # the rates are as they were printed, and no undone averages
 
-    def take(self, now: float, reading: Reading) -> None:
+    def take(self, reading: Reading) -> None:
         """Note a reading.
 
         Raises:
@@ -85,8 +90,6 @@ class Checks:
             self._order.take(reading.value, reading.line, "" if is_bar else form_of(reading.line))
         elif (step := step_in(reading.line)) is not None:
             self._order.take(step, reading.line, form_of(reading.line))
-        else:
-            self._bursts.take(now, reading.line)
 
     def take_rate(self, now: float, per_sec: float, line: str, *, is_printed: bool) -> None:
         """Note a recent rate."""
@@ -114,6 +117,7 @@ class Checks:
                 f"the comma in {ambiguous!r} may separate thousands or decimals",
                 "print the number without it, or give parse=, a function that returns the number",
             )
+        _require_one_at_a_time([rate for rate in self._rates if step_in(rate.line) is None])
         self._require_no_drift()
         _require_one_rank([rate.line for rate in self._rates])
         if self._is_printed:
@@ -247,10 +251,10 @@ def _require_recent(found: Sequence[_Units]) -> None:
     pauses = [
         (fall, each)
         for fall, each in zip(changes, found, strict=True)
-        if each.seconds > _PAUSE * usual and fall < math.log(each.seconds / usual) / 2
+        if each.seconds > PAUSE * usual and fall < math.log(each.seconds / usual) / 2
     ]
     falls = [each for fall, each in pauses if fall > max(_LEAST_FALL, 3 * noise)]
-    if len(falls) >= _LEAST_PAUSES and len(falls) > len(pauses) / 2:
+    if len(falls) >= LEAST_PAUSES and len(falls) > len(pauses) / 2:
         raise Unreadable(
             "its rates fall a little with each pause, as averages since the start do: "
             f"{shown(falls[-1].before.line)!r} and, {falls[-1].rate.at - falls[-1].before.at:.1f} s later, "
@@ -386,52 +390,30 @@ def _falls_like_one_over_k(times: Sequence[float]) -> bool:
     return statistics.pstdev(left) < _MOST_OF_THE_CHANGE * statistics.pstdev(times)
 
 
-_PAUSE = 5  # times the usual time of a step
-_LEAST_PAUSES = 3
-_LEAST_FALL = 0.02
-
 _TOGETHER_SECONDS = 0.1
 _LEAST_BURSTS = 3
 _MOST_OF_BURSTS = 0.7
+_MOST_RISES = 0.75  # of a number, among lines of two processes or more
 _LEAST_APART = 3
 
 
-class _Bursts:
-    """Lines of several processes, which come together and have no counter; refused."""
-
-    def __init__(self) -> None:
-        self._at = -math.inf
-        self._line = ""
-        self._highest: list[int] = []
-        self._lines = self._moments = self._bursts = self._rises = 0
-        self._is_burst = False
-        self._within = self._between = 0.0  # seconds, of all bursts and of all pauses between moments
-
-    def take(self, now: float, line: str) -> None:
-        """Add a line without a step."""
-        before, self._line = self._line, line
-        self._lines += 1
-        numbers = [int(number) for _, number in _LABELLED.findall(line)]
-        if len(numbers) == len(self._highest):
-            self._rises += any(now > most for now, most in zip(numbers, self._highest, strict=True))
-            self._highest = [max(pair) for pair in zip(numbers, self._highest, strict=True)]
-        else:
-            self._highest = numbers
-        since = now - self._at if self._lines > 1 else math.inf
-        if since > _TOGETHER_SECONDS:
-            self._between += since if self._moments else 0.0
-            self._moments += 1
-            self._is_burst = False
-        else:
-            self._within += since
-            self._bursts += not self._is_burst
-            self._is_burst = True
-        self._at = now
-        # A counter rises from line to line, and not with each burst only.
-        counts = self._rises > self._moments + (self._lines - self._moments) / 2
-        is_apart = self._between > _LEAST_APART * self._within  # unlike steps of about 0.1 s
-        if self._bursts >= max(_LEAST_BURSTS, _MOST_OF_BURSTS * self._moments) and is_apart and not counts:
-            raise _several("its lines come several at a time", before, line)
+def _require_one_at_a_time(rates: Sequence[_Rate]) -> None:
+    """Refuse lines that come together and have no counter, as those of several processes do."""
+    gaps = [after.at - before.at for before, after in pairwise(rates)]
+    apart = math.fsum(gap for gap in gaps if gap > _TOGETHER_SECONDS)
+    within = math.fsum(gaps) - apart
+    bursts = sum(is_near for is_near, _ in groupby(gap <= _TOGETHER_SECONDS for gap in gaps))
+    moments = 1 + sum(gap > _TOGETHER_SECONDS for gap in gaps)
+    is_apart = apart > _LEAST_APART * within  # unlike steps of about 0.1 s
+    if bursts < max(_LEAST_BURSTS, _MOST_OF_BURSTS * moments) or not is_apart:
+        return
+    rows = [{match[1]: int(match[2]) for match in _LABELLED.finditer(rate.line)} for rate in rates]
+    for label in rows[0]:
+        numbers = list(accumulate((row.get(label, 0) for row in rows), max))
+        if sum(b > a for a, b in pairwise(numbers)) > _MOST_RISES * len(gaps):  # and not with each burst only
+            return
+    near = next(number for number, gap in enumerate(gaps) if gap <= _TOGETHER_SECONDS)
+    raise _several("its lines come several at a time", rates[near].line, rates[near + 1].line)
 
 
 _LEAST = 3  # lines that one process can't have printed

@@ -7,7 +7,6 @@ import os
 import secrets
 import select
 import shutil
-import struct
 import subprocess
 import sys
 import time
@@ -267,12 +266,11 @@ class CommandRun:
 
 def _terminal() -> tuple[int, int]:
     """The ends of a new terminal: ours to read, and the program's to write to."""
-    import fcntl  # not at the top: Windows has none, and tests there import our types
-    import termios
+    import termios  # not at the top: Windows has none, and tests there import our types
 
     reading_end, writing_end = os.openpty()
     # Progress bars are cut to the terminal's width, which a new terminal lacks.
-    fcntl.ioctl(writing_end, termios.TIOCSWINSZ, struct.pack("HHHH", *_TERMINAL_SIZE, 0, 0))
+    termios.tcsetwinsize(writing_end, _TERMINAL_SIZE)
     return reading_end, writing_end
 
 

@@ -9,9 +9,8 @@ from functools import partial
 from typing import Final
 
 from pytest_tfperf.core.command import STEPS, Command, Holds, Of, RateIs, Reads
-from pytest_tfperf.programs.formats import FORMATS
+from pytest_tfperf.programs.formats import FORMATS, TqdmLines
 from pytest_tfperf.programs.own_formats import Number, OwnLines, read_by
-from pytest_tfperf.programs.progress_lines import TqdmLines
 from pytest_tfperf.programs.reading import Kind, Reading, Unread, Unreadable, shown, step_in
 
 SHOWN_LINES = 5

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.throughput import worst_loss
-from pytest_tfperf.programs.checks import BY_STEPS, Checks, two_levels
+from pytest_tfperf.programs.checks import BY_STEPS, LEAST_PAUSES, PAUSE, Checks, two_levels
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, shown
 
 _MOST_KEPT = 1000
@@ -62,7 +62,7 @@ class WindowAggregator:
         """
         self._losses.append(reading.loss)
         self._counts = reading.kind is Kind.STEP
-        self.checks.take(now, reading)
+        self.checks.take(reading)
         match reading.kind:
             case Kind.RATE:
                 self._add(now, reading.value, reading.line)
@@ -181,8 +181,6 @@ class Counter:
         return steps, seconds
 
 
-_PAUSE = 5  # times the usual time of a step
-_LEAST_PAUSES = 3
 _LEAST_TIMED = 10  # lines
 _MOST_PAUSED = 0.2  # of all time
 
@@ -192,10 +190,10 @@ def _require_few_pauses(timed_steps: Sequence[tuple[float, float, str]]) -> None
     if len(timed_steps) < _LEAST_TIMED:
         return
     usual = statistics.median(seconds / steps for steps, seconds, _ in timed_steps)
-    pauses = [timed for timed in timed_steps if timed[1] > _PAUSE * timed[0] * usual]
+    pauses = [timed for timed in timed_steps if timed[1] > PAUSE * timed[0] * usual]
     extra = math.fsum(seconds - steps * usual for steps, seconds, _ in pauses)
     share = extra / math.fsum(seconds for _, seconds, _ in timed_steps)
-    if usual > 0 and len(pauses) >= _LEAST_PAUSES and share > _MOST_PAUSED:
+    if usual > 0 and len(pauses) >= LEAST_PAUSES and share > _MOST_PAUSED:
         raise Unreadable(
             f"{len(pauses)} pauses between its lines take {share:.0%} of the time, as before "
             f"{shown(pauses[-1][2])!r}: they may be evaluation, or checkpoints",

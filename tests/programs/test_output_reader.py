@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pytest_tfperf.core.command import FORMATS_OF_RATES, FORMATS_OF_STEPS, Reads
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.programs.output_reader import Reader
-from pytest_tfperf.programs.reading import CUT, MOST_OF_A_LINE, Kind, LineSplitter, Reading, Unreadable
+from pytest_tfperf.programs.reading import CUT, MOST_OF_A_LINE, Kind, LineSplitter, Reading, Unreadable, step_in
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import command
 
@@ -369,3 +369,22 @@ def test_the_group_that_a_message_advises_reads_the_whole_number(printed: str, r
     found = read(line, pattern=f"speed {group}")
     assert found is not None
     assert found.value == rate
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("Epoch 1, step 1,200: loss 0.5", 1200),
+        ("batch 32 iter 7: loss 0.5", 7),
+        ("Epoch[0] Batch [20]\tSpeed: 632.9 samples/sec", 20),
+        ("[Epoch 1] [Batch 3/200] [D loss: 0.5]", 3),
+        ("Batch: [ 20/100]", 20),
+        ("batch 20 of 100", 20),
+        ("batch=32 55.6 images/s", None),
+        ("batch=32/gpu 55.6 images/s", None),
+        ("global batch 256 / 8 GPUs", None),
+        ("batch size 32, step 2.5 s", None),
+    ],
+)
+def test_a_batch_is_a_step_only_where_it_cannot_be_a_size(line: str, step: int | None) -> None:
+    assert step_in(line) == step

@@ -259,6 +259,12 @@ def with_pauses(form: str) -> Output:
 SAMPLES_OF_A_RANK = Output(0.0, [(5.0 * n, f"samples {640 * n} loss 0.5\n") for n in range(1, 40)])
 BAR = bars(TQDM, 200, 1)
 LINES = lines("step {step}: loss 0.5, {device:.1f} images/s")
+
+
+def named(process: str) -> Callable[[str], str]:
+    return lambda text: f"{process}: {text}"
+
+
 EPOCHS = lines("Epoch {epoch}: {rate:.1f} images/s")
 ONE_TITLE = bars(TQDM, 20, 4, other="{percent} {n}/20 {left}, 20.00it/s]")
 
@@ -283,6 +289,14 @@ REFUSED: dict[str, tuple[Output, dict[str, object]]] = {
     "four ranks' lines without a step": (EPOCHS + EPOCHS.later(0.01) + EPOCHS.later(0.02), rates()),
     "two workers that print their pids": (
         EPOCHS.later(0.0, lambda text: "pid=7410 " + text) + EPOCHS.later(0.02, lambda text: "pid=7411 " + text),
+        rates(),
+    ),
+    "four chips and an evaluation": (
+        EPOCHS.later(0.0, named("chip 0"))
+        + EPOCHS.later(0.01, named("chip 1"))
+        + EPOCHS.later(0.02, named("chip 2"))
+        + EPOCHS.later(0.03, named("chip 3"))
+        + lines("eval step 5: {rate:.1f} images/s", 1),
         rates(),
     ),
     "two ranks that print in turn": (

@@ -20,7 +20,17 @@ from typing import Final, NamedTuple
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
 from pytest_tfperf.console.output import show, word_of_a_program
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.command import FORMATS_OF_RATES, FORMATS_OF_STEPS, STEPS, Command, Holds, Of, RateIs, Reads
+from pytest_tfperf.core.command import (
+    EXAMPLES,
+    FORMATS_OF_RATES,
+    FORMATS_OF_STEPS,
+    STEPS,
+    Command,
+    Holds,
+    Of,
+    RateIs,
+    Reads,
+)
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.speed_variables import NAME
@@ -48,7 +58,6 @@ _MOST_TRIED: Final = 20
 _LEAST_OF_RATES: Final = 10
 _quoted = partial(json.dumps, ensure_ascii=False)
 _NO_NAMES: Final = ("main", "__main__", "run")
-_EXAMPLES: Final = {"examples", "samples", "images", "img", "imgs", "sequences"}
 
 
 def add_to(commands: Commands) -> None:
@@ -140,7 +149,7 @@ def _by_steps(command: Command, printed: Printed, run: Run, devices: int) -> Com
 def _beside(way: _Way, clock: Mapping[str, float]) -> str:
     """A printed rate, and whether it agrees with the clock's of the same thing."""
     ratios = {unit: way.units_per_sec / rate for unit, rate in clock.items()}
-    units = [unit for unit in clock if unit == way.command.counted or {unit, way.command.counted} <= _EXAMPLES]
+    units = [unit for unit in clock if unit == way.command.counted or {unit, way.command.counted} <= EXAMPLES]
     # "[640/60000]" counts examples, and looks like a counter of steps.
     units += [unit for unit in clock if way.counts == "step" and _is_near(ratios[unit])]
     if not units:
