@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 LOWEST := .venv-lowest
 FRAMEWORKS := .venv-frameworks
+STORES := .venv-stores
 
 # An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run; `make perf GPU=0` takes the CPU.
 # A driver that hangs must not hang make, and one that fails must not turn a test of GPUs into one of the CPU.
@@ -52,8 +53,8 @@ install = $(if $(UV),$(UV) pip install --quiet --python $(1),$(1) -m pip install
 # Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf baselines test test-slow test-all test-lowest test-services test-nodes test-frameworks test-install \
-  mutants environment-of-ci horovod lint docs check clean
+.PHONY: perf baselines test test-slow test-all test-lowest test-services test-stores test-nodes \
+  test-frameworks test-install mutants environment-of-ci horovod lint docs check clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
@@ -95,9 +96,13 @@ test-lowest: $(LOWEST)/.installed
 	$(LOWEST)/bin/python -m pytest -c tests/pytest-8.ini --rootdir . $(LOWEST_TESTS) -n 2 --dist loadfile \
 	  --no-loadscope-reorder $(ARGS)
 
-# With PostgreSQL, Chromium and the CI examples; what is not installed is skipped with the reason.
+# With PostgreSQL, Chromium, git over https and ssh, and the CI examples; what is not installed is skipped with the reason.
 test-services: $(VENV)/.installed-dev
 	$(PYTEST) tests/services -n 2 --dist loadfile $(ARGS)
+
+# Object stores and SFTP, in an environment on top of .venv: boto3 and moto are 80 MB that no other test needs.
+test-stores: $(STORES)/.installed
+	$(STORES)/bin/python -m pytest tests/services/sharing/test_object_stores.py $(ARGS)
 
 # Training in several processes; what is not installed is skipped with the reason. Most of it waits for time-outs.
 test-nodes: $(VENV)/.installed-dev
@@ -157,7 +162,7 @@ release-notes: dist
 debian-packages:
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openmpi-bin slurm-wlm munge iproute2 cmake g++ postgresql \
-	  chromium >/dev/null
+	  chromium openssh-server >/dev/null
 
 $(VENV)/bin/python:
 	@$(PYTHON) -V >/dev/null 2>&1 || \
@@ -190,13 +195,15 @@ $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	$(call install,$(LOWEST)/bin/python) -c constraints-lowest.txt -e '.[dev,tensorflow]'
 	@touch $@
 
-# pip leaves out what .venv has, PyTorch among it; uv would not see that.
-$(FRAMEWORKS)/.installed: constraints.txt | $(VENV)/.installed-dev
-	$(BIN)/python -m venv --without-pip $(FRAMEWORKS)
+# Environments on top of .venv: pip leaves out what that has, PyTorch among it; uv would not see it.
+$(FRAMEWORKS)/.installed: ADDED := -c constraints.txt torch accelerate==1.15.0 lightning==2.6.6 transformers==5.24.0
+# boto3 has no version for the dateutil of constraints.txt.
+$(STORES)/.installed: ADDED := flask==3.1.3 flask-cors==6.0.5 moto==5.2.5 paramiko==5.1.0 s3fs==2026.9.0
+$(FRAMEWORKS)/.installed $(STORES)/.installed: constraints.txt | $(VENV)/.installed-dev
+	$(BIN)/python -m venv --without-pip $(@D)
 	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
-	  >"$$(echo $(FRAMEWORKS)/lib/python*/site-packages)/base.pth"
-	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch \
-	  accelerate==1.15.0 lightning==2.6.6 transformers==5.24.0
+	  >"$$(echo $(@D)/lib/python*/site-packages)/base.pth"
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(ADDED)
 	@touch $@
 
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
@@ -205,5 +212,5 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(FRAMEWORKS) build dist *.egg-info
+	rm -rf $(VENV) $(LOWEST) $(FRAMEWORKS) $(STORES) build dist *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

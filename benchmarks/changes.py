@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import Value
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.changes.plugin import lasting_losses
 from pytest_tfperf.judging.change_points import alarms
@@ -257,7 +257,7 @@ def red_steps_table(repeats: int, seed: int) -> None:
         print(f"| {cv:.1%} | {step:.0%} | {' | '.join(cells)} |".replace("%", " %").replace("  %", " %"), flush=True)
 
 
-def _is_red(results: Sequence[PastResult]) -> bool:
+def _is_red(results: Sequence[Value]) -> bool:
     """Whether the last session is red for the test with the step."""
     return any(loss.test == "test_0" for loss in lasting_losses(results, results[-1].session, {}))
 
@@ -338,11 +338,11 @@ def _rate(count: int, years: int) -> str:
     return f"{count / years:.1f} ({low / years:.1f} to {chi2.ppf(0.975, 2 * count + 2) / 2 / years:.1f})"
 
 
-def _results(rates: Values, times: Values | None = None) -> list[PastResult]:
+def _results(rates: Values, times: Values | None = None) -> list[Value]:
     """The results of a year; `times` are in days, by default a session each night."""
     start = datetime(2026, 1, 1, 3, tzinfo=UTC)
     return [
-        PastResult(
+        Value(
             id=f"{session}-{test}",
             session=f"s{session}",
             time=(start + timedelta(days=session if times is None else float(times[session]))).isoformat(),

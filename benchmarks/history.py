@@ -1,15 +1,11 @@
-"""What a history costs: adding, reading, sending, a session's start, and the commands. Prints tables.
+"""What a history costs: a session's start and end, the commands, and what travels. Prints tables.
 
-    PYTHONPATH=.:tests/services python benchmarks/history.py              # 10,000, 30,000 and 100,000 measurements
     PYTHONPATH=. python benchmarks/history.py years FOLDER [--days 730]   # 200 tests a night on 5 machines
+    PYTHONPATH=. python benchmarks/history.py travel FOLDER               # documents of the history that `years` wrote
 
-The first needs PostgreSQL's programs (apt install postgresql): it starts a server of its own, on this machine. A
-measurement is one run of 100 windows; 50 tests a session. CPU time holds on a machine that does other things, too; the
-time that passed is in brackets. Figures are medians of three, of 50 for `append`, and of one for pushes.
-
-The second writes FOLDER/history.sqlite where there is none (730 days: 730,000 measurements, 3.4 GB, three minutes of
-CPU time), and runs each command on it once, in a process of its own: CPU seconds and peak memory. To measure another
-state of the code on the same file, put its folder first in PYTHONPATH.
+The first writes FOLDER/history.sqlite where there is none (730 days: 730,000 measurements, three minutes of CPU time),
+and runs each command on it once, in a process of its own: CPU seconds and peak memory. CPU time holds on a machine that
+does other things, too. To measure another state of the code on the same file, put its folder first in PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -19,7 +15,6 @@ import json
 import math
 import os
 import random
-import secrets
 import statistics
 import subprocess
 import sys
@@ -27,8 +22,10 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from sqlite3 import Connection
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -39,99 +36,21 @@ from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.stores.history_rows import figure_rows, measurement_row
-from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS
+from pytest_tfperf.stores.history_file import environment_number, insert, last_number, series_number
+from pytest_tfperf.stores.history_rows import measurement_row, value_rows
 from tests.helpers.measurements import baseline, interleaved, measurement, run, throughput, verdict
-
-SIZES = (10_000, 30_000, 100_000)
-TESTS = 50
-
-
-def one(test: int, session: int) -> Measurement:
-    chance = random.Random(test)
-    rate = 1000 * (1 + chance.gauss(0, 0.01))
-    made: Measurement = measurement(
-        throughput(rate),
-        test=f"perf_tests/test_gpu.py::test_training[{test}]",
-        session=f"session-{session:05}",
-        time=(datetime(2025, 1, 1, tzinfo=UTC) + timedelta(hours=session, seconds=test)).isoformat(),
-        runs=(run([0.15 + chance.random() / 100 for _ in range(100)]),),
-        verdict=verdict(),
-    )
-    return made
-
-
-def fill(history: History, size: int) -> None:
-    """Add measurements as `append` would, in few transactions: it would wait for the disk each time."""
-    rows = [measurement_row(one(test, 0)) for test in range(TESTS)]
-    start = datetime(2025, 1, 1, tzinfo=UTC)
-    with history.database.opened(writes=True) as connection:
-        for session in range(size // TESTS):
-            when = start + timedelta(hours=session)
-            more = {"session": f"session-{session:05}", "time": when.isoformat()}
-            made = round(when.timestamp() * 1e6)
-            batch = [row | more | {"id": secrets.token_hex(16), "made": made + nth} for nth, row in enumerate(rows)]
-            connection.execute(MEASUREMENTS.insert(), batch)
-
-
-def cost(action: Callable[[], object], times: int = 3, *, scale: float = 1, digits: int = 2) -> str:
-    """The medians of a few calls: this process's CPU time, and in brackets the time that passed."""
-    taken = []
-    for _ in range(times):
-        cpu, clock = time.process_time(), time.perf_counter()
-        action()
-        taken.append((time.process_time() - cpu, time.perf_counter() - clock))
-    cpu, clock = (scale * statistics.median(column) for column in zip(*taken, strict=True))
-    return f"{cpu:.{digits}f} ({clock:.{digits}f})"
-
-
-def sizes() -> None:
-    import postgres
-
-    from pytest_tfperf.core.history_url import HistoryUrl
-
-    with postgres.server() as server, tempfile.TemporaryDirectory() as folder:
-        print(
-            "| measurements | file, MB | append, ms | before a session, s | results(), s | frame(), s | push, s | "
-            "push of 50, s | push again, s |\n" + "| --- " * 9 + "|"
-        )
-        for size in SIZES:
-            history = History(Path(folder) / f"{size}.sqlite")
-            there = History(HistoryUrl(server.new_database()))
-            fill(history, size)
-            print(row(size, history, there), flush=True)
-
-
-def row(size: int, history: History, there: History) -> str:
-    from pytest_tfperf.features.team.push import push
-
-    assert history.database.path is not None
-
-    def send(*, only_new: bool) -> object:
-        return push(history.database, there.database, only_new=only_new)
-
-    new = one(0, size)
-    tests = [f"perf_tests/test_gpu.py::test_training[{test}]" for test in range(TESTS)]
-    cells = [
-        f"{size:,}",
-        f"{history.database.path.stat().st_size / 1e6:.0f}",
-        cost(lambda: history.append(new), times=50, scale=1e3, digits=1),
-        cost(lambda: _start(history, "box", tests, [baseline()])),
-        cost(lambda: list(history.results())),
-        cost(history.frame),
-        cost(lambda: send(only_new=True), times=1, digits=1),
-    ]
-    for test in range(TESTS):
-        history.append(one(test, size + 1))
-    cells.append(cost(lambda: send(only_new=True), times=1))
-    cells.append(cost(lambda: send(only_new=False), times=1))
-    return f"| {' | '.join(cells)} |"
-
 
 # Two years of nights
 
 MACHINES: Final = tuple(f"dgx{number}-p100" for number in range(1, 6))
 NIGHTLY: Final = 200
+ENVIRONMENT: Final = {
+    "driver": "575.57.08",
+    "kernel": "6.8.0",
+    "numpy": "2.4.6",
+    "python": "3.12",
+    "tensorflow": "2.21.0",
+}
 RECORDED_AGAIN: Final = 365  # days
 _LAST: Final = datetime.now(UTC).replace(hour=3, minute=0, second=0, microsecond=0) - timedelta(days=1)
 _COMPARED: Final = 10  # tests beside another commit, once a week
@@ -169,13 +88,7 @@ def nightly_measurement(test: int, outcome: Outcome | None) -> Measurement:
         workload=Workload(model="resnet50", batch_size=8 + test),
         gpu="Tesla P100-SXM2-16GB",
         runs=(run(seconds, figures={"peak_memory": 2e9}, polls=polls),),
-        environment={
-            "tensorflow": "2.21.0",
-            "numpy": "2.4.6",
-            "driver": "575.57.08",
-            "kernel": "6.8.0",
-            "python": "3.12",
-        },
+        environment=ENVIRONMENT,
         verdict=of_rate,
         figures=(_peak_memory(),) if test % 4 == 0 else (),
     )
@@ -188,29 +101,34 @@ def _peak_memory() -> Verdict:
 
 
 class _Template:
-    """A measurement's row, its figures and its JSON, for all nights and machines."""
+    """The rows of a measurement and its JSON, for all nights and machines."""
 
     def __init__(self, m: Measurement) -> None:
-        self.row, self.figures = measurement_row(m), figure_rows(m)
-        self.whole = plain(m)
+        self.row, self.values = measurement_row(m), value_rows(m)
+        self.whole = plain(m, brief=True)
         rest = json.dumps({name: value for name, value in self.whole.items() if name not in _OF_ONE_NIGHT})[1:].encode()
         # What differs is compressed each time, and the rest once: a deflate stream may be a concatenation.
         packing = zlib.compressobj(wbits=-15)
         self.rest, self.packed_rest = rest, packing.compress(rest) + packing.flush()
         self.is_judged = m.verdict is not None
 
-    def made(self, own: dict[str, Any], rate: float, base: float, date: str) -> dict[str, Any]:
-        """Return a row; `own` are session, time, commit and machine."""
-        columns: dict[str, Any] = {"examples_per_sec": rate, "low": rate * 0.995, "high": rate * 1.005}
+    def made(self, own: dict[str, Any], rate: float, base: float, date: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the columns and details of a measurement, and the columns of its throughput.
+
+        `own` are session, time, commit and machine.
+        """
+        columns: dict[str, Any] = {"low": rate * 0.995, "high": rate * 1.005}
         run_value = self.whole["throughput"]["runs"][0] | {"log_rate": math.log(rate)}
-        differs = own | {"throughput": self.whole["throughput"] | columns | {"runs": [run_value]}}
+        summary = self.whole["throughput"] | columns | {"examples_per_sec": rate, "runs": [run_value]}
         packing = zlib.compressobj(wbits=-15)
-        first = json.dumps(differs)[:-1].encode() + b", "
+        first = json.dumps(own | {"throughput": summary})[:-1].encode() + b", "
         packed = packing.compress(first) + packing.flush(zlib.Z_FULL_FLUSH) + self.packed_rest
         checksum = zlib.adler32(self.rest, zlib.adler32(first)).to_bytes(4, "big")
+        columns |= {"value": rate, "of_runs": json.dumps([[*run_value.values(), 0]])}
         if self.is_judged:
-            columns |= {"baseline": base, "baseline_date": date, "changes": json.dumps([math.log(rate / base)])}
-        return self.row | own | columns | {"whole": b"\x78\x9c" + packed + checksum}
+            columns |= {"baseline": base, "baseline_date": date, "change": rate / base - 1}
+        own_row = {"whole": b"\x78\x9c" + packed + checksum, "commit": own["commit"]}
+        return self.row | own_row, self.values[0][1] | columns
 
 
 def fill_years(history: History, days: int) -> None:
@@ -225,41 +143,64 @@ def fill_years(history: History, days: int) -> None:
     beside = [
         interleaved(test=nightly_test(test), machine=MACHINES[0], time="", seconds=60.0) for test in range(_COMPARED)
     ]
-    compared = [measurement_row(m) for m in beside]
     slower = {test: chance.randrange(days) for test in chance.sample(range(NIGHTLY), 8)}
     for day in range(days):
         night = _LAST - timedelta(days=days - 1 - day)
         recorded = day - day % RECORDED_AGAIN
         date = f"{_LAST - timedelta(days=days - 1 - recorded):%Y-%m-%d}"
         commit = f"{random.Random(day).getrandbits(64):016x}"
-        rows, figures = [], []
-        for machine in range(len(MACHINES)):
-            session = f"{night:%Y%m%d}-0300{machine:02}-{random.Random(f'{day}-{machine}').getrandbits(24):06x}"
-            drift = chance.gauss(0, 0.004)
-            for test in range(NIGHTLY):
-                when = night + timedelta(seconds=30 * test + machine)
-                base = nightly_rate(machine, test)
-                lost = 0.03 if day >= slower.get(test, days) else 0.0
-                rate = base * math.exp(drift + chance.gauss(0, 0.006)) * (1 - lost)
-                outcome = None if day == recorded else Outcome.REGRESSED if chance.random() < 0.005 else Outcome.PASS
-                template = templates[test, outcome]
-                id, made = secrets.token_hex(16), round(when.timestamp() * 1e6)
-                own = {"session": session, "time": when.isoformat(), "commit": commit, "machine": MACHINES[machine]}
-                rows.append(template.made(own, rate, base, date) | {"id": id, "made": made})
-                for figure in template.figures:
-                    of_figure = {"id": f"{id}-{figure['figure']}", "made": made, "measurement": id}
-                    value = {"value": 2e9 + chance.randrange(1000) * 1e3}
-                    figures.append(figure | {name: own[name] for name in own if name in figure} | of_figure | value)
-        if day % 7 == 0:
-            for test, row in enumerate(compared):
-                when = night + timedelta(hours=9, seconds=test)
-                named = {"session": f"{night:%Y%m%d}-120000-c0ffee", "time": when.isoformat(timespec="seconds")}
-                rows.append(row | named | {"id": secrets.token_hex(16), "made": round(when.timestamp() * 1e6)})
-        rows.sort(key=lambda row: row["made"])
         with history.database.opened(writes=True) as connection:
-            columns = {name: None for row in rows for name in row}
-            connection.execute(MEASUREMENTS.insert(), [columns | row for row in rows])
-            connection.execute(FIGURES.insert(), figures)
+            environment = environment_number(connection, json.dumps(ENVIRONMENT))
+            drifts = [chance.gauss(0, 0.004) for _ in MACHINES]
+            for test in range(NIGHTLY):
+                for machine, drift in enumerate(drifts):
+                    session = f"{night:%Y%m%d}-0300{machine:02}-{random.Random(f'{day}-{machine}').getrandbits(24):06x}"
+                    when = night + timedelta(seconds=30 * test + machine)
+                    base = nightly_rate(machine, test)
+                    lost = 0.03 if day >= slower.get(test, days) else 0.0
+                    rate = base * math.exp(drift + chance.gauss(0, 0.006)) * (1 - lost)
+                    outcome = (
+                        None if day == recorded else Outcome.REGRESSED if chance.random() < 0.005 else Outcome.PASS
+                    )
+                    template = templates[test, outcome]
+                    own = {"session": session, "time": when.isoformat(), "commit": commit, "machine": MACHINES[machine]}
+                    row, of_rate = template.made(own, rate, base, date)
+                    memory = {"value": 2e9 + chance.randrange(1000) * 1e3}
+                    of_values = [of_rate, *(value | memory for _, value in template.values[1:])]
+                    series = [row | {"machine": MACHINES[machine]} for row, _ in template.values]
+                    _add(connection, own, row, list(zip(series, of_values, strict=True)), environment, when)
+        if day % 7 == 0:
+            for test, m in enumerate(beside):
+                when = night + timedelta(hours=9, seconds=test)
+                history.append(replace(m, session=f"{night:%Y%m%d}-120000-c0ffee", time=when.isoformat()))
+
+
+def _add(
+    connection: Connection,
+    own: dict[str, Any],
+    row: dict[str, Any],
+    values: list[tuple[dict[str, Any], dict[str, Any]]],
+    environment: int,
+    when: datetime,
+) -> None:
+    began, made = int(when.timestamp()), int(when.timestamp()) * 1_000_000
+    session = {"session": own["session"], "machine": own["machine"], "host": "host", "began": began}
+    insert(connection, "tfperf_sessions", [session], otherwise="or ignore")
+    ((of,),) = connection.execute(
+        "select number from tfperf_sessions where session = ? and machine = ?", (own["session"], own["machine"])
+    )
+    numbers = [series_number(connection, series) for series, _ in values]
+    refers = {"session": of, "series": numbers[0], "environment": environment, "made": made}
+    whole = row.pop("whole")
+    insert(connection, "tfperf_measurements", [row | refers | {"time": began}])
+    number = last_number(connection)
+    insert(connection, "tfperf_details", [{"measurement": number, "whole": whole}])
+    of_values = [
+        value | {"measurement": number, "series": series, "made": made}
+        for series, (_, value) in zip(numbers, values, strict=True)
+    ]
+    for value in of_values:
+        insert(connection, "tfperf_values", [value])
 
 
 def _start(history: History, machine: str, tests: list[str], rows: list[Any]) -> None:
@@ -347,6 +288,26 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
     yield "compare previous latest", [*tfperf, "compare", "previous", "latest", *place]
 
 
+def travel(folder: Path) -> None:
+    """Print the size of a session's document, and what writing one and adding a year of them costs."""
+    from pytest_tfperf.stores import documents
+
+    database = History(folder / "history.sqlite").database
+    mine = {name: of for name, of in documents.sessions_of(database).items() if f"/{MACHINES[0]}/" in name}
+    year = dict(list(mine.items())[-365:])
+    began = time.process_time()
+    encoded = {name: documents.encoded(database, number) for name, number in year.items()}
+    writing = (time.process_time() - began) / len(encoded)
+    print(f"a document of {NIGHTLY} tests: {statistics.median(map(len, encoded.values())) / 1e3:.1f} kB")
+    print(f"writing one: {writing * 1e3:.0f} ms of CPU time")
+    with tempfile.TemporaryDirectory() as empty:
+        began = time.process_time()
+        month_ago = (_LAST - timedelta(days=90)).timestamp()
+        new = History(Path(empty) / "history.sqlite").database
+        *_, (added, _) = documents.add(new, reversed(encoded.items()), whole_since=month_ago)
+        print(f"adding {added} of them: {time.process_time() - began:.1f} s of CPU time")
+
+
 # A process begins with the peak memory of the one that started it, so a small one is between.
 _STARTER: Final = """
 import os, resource, sys
@@ -381,7 +342,7 @@ def years(folder: Path, days: int, only: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    modes = parser.add_subparsers(dest="mode")
+    modes = parser.add_subparsers(dest="mode", required=True)
     of_years = modes.add_parser("years")
     of_years.add_argument("folder", type=Path)
     of_years.add_argument("--days", type=int, default=730)
@@ -391,15 +352,17 @@ def main() -> None:
     start.add_argument("tests", type=int)
     end = modes.add_parser("end")
     end.add_argument("folder", type=Path)
+    of_travel = modes.add_parser("travel")
+    of_travel.add_argument("folder", type=Path)
     arguments = parser.parse_args()
     if arguments.mode == "years":
         years(arguments.folder, arguments.days, arguments.only)
     elif arguments.mode == "start":
         start_of_a_session(arguments.folder, arguments.tests)
-    elif arguments.mode == "end":
-        end_of_a_session(arguments.folder)
+    elif arguments.mode == "travel":
+        travel(arguments.folder)
     else:
-        sizes()
+        end_of_a_session(arguments.folder)
 
 
 if __name__ == "__main__":

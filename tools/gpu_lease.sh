@@ -106,7 +106,7 @@ case ${1:-} in
   --list) one && tensorflow && exit ;;
   wheels)
     "$P" -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 --platform manylinux2014_x86_64 \
-      --dest .lease/1 -c constraints.txt sqlalchemy pytest-benchmark py-cpuinfo
+      --dest .lease/1 -c constraints.txt pytest-benchmark py-cpuinfo
     exit ;;
   pack)
     set -e

@@ -295,7 +295,7 @@ _LIBRARIES: Final = (
 def facts() -> str:
     """Look for what the other calls need."""
     versions = []
-    for package in ("torch", "jax", "tensorflow", "sqlalchemy", "scipy", "psutil", "nvidia-ml-py", "pytest", "jinja2"):
+    for package in ("torch", "jax", "tensorflow", "scipy", "psutil", "nvidia-ml-py", "pytest", "jinja2"):
         with suppress(metadata.PackageNotFoundError):
             versions.append(f"{package} {metadata.version(package)}")
     found = {path.name for folder in ("/opt", "/usr") for path in Path(folder).rglob("*") if path.name in _LIBRARIES}

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.features.page.facts import report_facts
-from pytest_tfperf.features.page.render import page
+from pytest_tfperf.features.page.render import page, site
+from pytest_tfperf.features.page.site import write
 from tools.simulated_weeks import source
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ def browser() -> Iterator[Browser]:
 def drawn(scope: str = "", **changes: Any) -> bytes:
     """The page on the last simulated session, with other fields of its result where they are given."""
     return page(report_facts(*source(**changes), scope=scope))
+
+
+def written(folder: Path, scope: str = "", **changes: Any) -> Path:
+    """Write the same as a site, and return its index."""
+    write(folder, site(report_facts(*source(**changes), scope=scope)))
+    return folder / "index.html"
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import Value
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.session_verdicts import SessionResult
@@ -327,7 +327,7 @@ def source(days: int = DAYS, **changes: Any) -> tuple[SessionResult, Past, Seque
 
     weeks = list(sessions(days))
     result = replace(SessionResult(results=weeks[-1]), **changes)
-    results = [PastResult.of(measurement) for session in weeks for measurement in session]
+    results = [Value.of(measurement) for session in weeks for measurement in session]
     previous = {measurement.machine: measurement for measurement in weeks[-2]}
     past = Past.of(results, result.alone, changes=changes_of(results), previous=list(previous.values()))
     return result, past, PUBLISHED

@@ -80,8 +80,8 @@ def live_through(folder: Path, team: str = "") -> None:
 
     Args:
         folder: gets baselines and histories.
-        team: the URL of a server, to which each machine pushes a history of its own, and which is asked for silent
-            machines; "" for one history of both machines.
+        team: the URL to which each machine pushes a history of its own, and from which they are pulled to ask for
+            silent machines; "" for one history of both machines.
     """
     store = BaselineStore(folder / "baselines", published=None)
     for machine in (GPU_MACHINE, CPU_MACHINE):
@@ -95,8 +95,10 @@ def live_through(folder: Path, team: str = "") -> None:
             tell("notify", "--history", str(place))
             if team:
                 run("history", "--history", str(place), "push", team)
+        if team:
+            run("history", "--history", str(folder / "all"), "pull", team)
         with standing_at(FIRST_DAY.replace(hour=9) + timedelta(days=day)):
-            tell("notify", "--silent-for", "26h", *(["--history", team] if team else []))
+            tell("notify", "--silent-for", "26h", *(["--history", str(folder / "all")] if team else []))
             if day == ACKNOWLEDGED_ON:
                 history = ["--history", str(folder / GPU_MACHINE)] if team else []
                 for test, until in UNTIL.items():

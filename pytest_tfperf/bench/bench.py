@@ -87,6 +87,18 @@ class Bench:
                 refuse_other_devices(row, task.topology)
         return self._first_run(task) if earlier is None else self._another_run(task, earlier)
 
+    def free_run(self, task: Task, decided: Measurement) -> Measurement:
+        """Take one more run of a decided measurement, which changes no verdict: a baseline may rest on it.
+
+        Raises:
+            as `measure`.
+        """
+        taken = _RunsSoFar.of(decided)
+        run = self._good_run(task, OwnRun.BASELINE, taken)
+        throughput = replace(decided.throughput, runs=(*decided.throughput.runs, run_value(run)))
+        runs, discarded = (*decided.runs, run), tuple(taken.discarded)
+        return replace(decided, runs=runs, discarded=discarded, throughput=throughput, seconds=taken.seconds)
+
     def record(self, task: Task, earlier: Measurement | None = None) -> Measurement:
         """Take one more run towards a baseline; slow and noisy runs ask for more.
 

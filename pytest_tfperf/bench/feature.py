@@ -46,12 +46,14 @@ class Feature:
         asked: whether something else asks for it.
         comes_first: ask this feature before the others.
         prepare: before collection, refuse what would otherwise fail after hours. Raises TfperfError.
-        check_stores: after collection, refuse files that can't be used. Raises TfperfError.
+        check_stores: after collection, before anything is judged: fetch what the session needs, and refuse files that
+            can't be used; gives remarks. Raises TfperfError.
         nodes: the launcher of tests on several nodes; None: processes of this machine stand for nodes.
         references: the reference environments of baselines, from a function that makes a Python's launcher.
         other_side: the other side of each check, in place of baselines. Raises TfperfError where it can't be had.
         figures: the figures that each check is judged by beside its throughput, where its test names none.
         profiler: the profiler of confirmed regressions and new baselines; the session's engine takes its runs.
+        lacking_runs: how many further runs to take of a test that is decided, which change no verdict on it.
         session_verdicts: further verdicts on these machines, when all tests have run. Raises TfperfError.
         properties: the properties of a test's decided results, in JUnit XML and elsewhere; asked in every session.
         session_ended: write the files that were asked for; gives lines for the user.
@@ -64,12 +66,13 @@ class Feature:
     asked: Callable[[Settings], object] = _none
     comes_first: bool = False
     prepare: Callable[[Settings], None] = _none
-    check_stores: Callable[[Settings], None] = _none
+    check_stores: Callable[[Session], Iterable[str]] = nothing
     nodes: Callable[[Settings], Nodes | None] = _none
     references: Callable[[Settings, Callable[[Interpreter], Launcher]], ReferenceEnvironments | None] = _none
     other_side: Callable[[Session], OtherSide | None] = _none
     figures: Callable[[Settings], Sequence[Figure]] = nothing
     profiler: Callable[[Session], Profiler | None] = _none
+    lacking_runs: Callable[[Session, Measurement], int] = lambda *_: 0
     session_verdicts: Callable[[Session, Sequence[str]], Iterable[SessionVerdict]] = nothing
     properties: Callable[[Sequence[Measurement]], Sequence[tuple[str, object]]] = nothing
     session_ended: Callable[[Session, SessionResult], Iterable[Line | str]] = nothing

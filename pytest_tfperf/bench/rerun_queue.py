@@ -22,7 +22,7 @@ class _Call:
     """The result of one call of a test, and its row in the history; None if it has none."""
 
     result: Measurement
-    row: str | None = None
+    row: int | None = None
 
 
 class RerunQueue:

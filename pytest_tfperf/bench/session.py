@@ -24,6 +24,7 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Subject
+from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.selection import SelectedTest
@@ -293,6 +294,14 @@ class Session:
         with suppress(TfperfError):
             return self.history.earlier.confirmation_runs(self.machines)
         return 0, 0
+
+    def checked(self, task: Task, earlier: Measurement | None = None) -> Measurement:
+        """Measure and judge, as `Bench.check` does; then take the further runs that features ask for."""
+        result = self.bench.check(task, earlier)
+        with suppress(InvalidMeasurement):  # the machine stays busy, and the verdict stands without them
+            while result.is_decided and any(feature.lacking_runs(self, result) > 0 for feature in self.features):
+                result = self.bench.free_run(task, result)
+        return result
 
     def task(
         self,

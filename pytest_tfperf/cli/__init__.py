@@ -1,6 +1,6 @@
 """The command `tfperf`. It needs no pytest.
 
-Modules that take noticeable time to import (SQLAlchemy, NumPy, NVML) are imported when a command runs.
+Modules that take noticeable time to import (Jinja2, NumPy, NVML) are imported when a command runs.
 """
 
 from __future__ import annotations

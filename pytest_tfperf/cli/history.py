@@ -22,18 +22,17 @@ from pytest_tfperf.console.arguments import (
 from pytest_tfperf.console.output import show, show_csv, show_file, show_json, width
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import shown_name
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import Value
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.measurement_table import latest_interleaved
 from pytest_tfperf.reports.numbers import change, rate
 from pytest_tfperf.reports.table import Columns, paragraphs, shown_names, table
-from pytest_tfperf.stores import measurement_file
+from pytest_tfperf.stores import documents, measurement_file
 
 if TYPE_CHECKING:
-    from pytest_tfperf.stores.history import History
-    from pytest_tfperf.stores.history_queries import Filters
+    from pytest_tfperf.stores.history import Filters, History
 
 
 def add_to(commands: Commands) -> Commands:
@@ -46,7 +45,6 @@ def add_to(commands: Commands) -> Commands:
         examples=(
             "tfperf history",
             "tfperf history --machine=dgx1-p100 --since=30d",
-            "tfperf history --history=postgresql://db.example.com/tfperf",
             "tfperf history --csv > measurements.csv",
             "tfperf history --session=latest --json",
             "tfperf history --export --session ID -o session.json",
@@ -56,7 +54,11 @@ def add_to(commands: Commands) -> Commands:
     action = history.add_mutually_exclusive_group()
     action.add_argument("--csv", action="store_true", help="print every measurement as CSV")
     action.add_argument("--json", action="store_true", help="print every measurement as JSON, with the fields of --csv")
-    action.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
+    action.add_argument(
+        "--export",
+        action="store_true",
+        help="write whole measurements as JSON, for `tfperf replay` and `import`",
+    )
     history.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the export to FILE, not to stdout")
     actions: Commands = history.add_subparsers(metavar="ACTION")
     return actions
@@ -82,8 +84,9 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
         show_json(plain(list(history.rows(**part))))
         return EXIT_GREEN
     columns = width()
+    of_rates: Filters = {**part, "figure": ""}
     alone = by_workload(
-        history.points(**part), columns, lambda last: history.figure_results(session=last.session, test=last.test)
+        history.values(**of_rates), columns, lambda last: history.values(session=last.session, test=last.test)
     )
     compared = latest_interleaved(history.comparisons(**part), columns)
     if not alone and not compared:
@@ -96,14 +99,21 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
 
 
 def _export(history: History, arguments: argparse.Namespace) -> int:
-    part: Filters = {**wanted(arguments, history), "is_interleaved": False}
-    measurements = list(history.measurements(**part))
+    part = wanted(arguments, history)
+    alone: Filters = {**part, "is_interleaved": False}
+    measurements = list(history.measurements(**alone))
     if not measurements:
-        raise nothing_left(history, part) or TfperfError("nothing was measured here yet")
-    if arguments.output is None:
-        show_file(measurement_file.render(measurements))
+        raise nothing_left(history, alone) or TfperfError("nothing was measured here yet")
+    others = {name for name, value in part.items() if value is not None} - {"session", "machine"}
+    of_session = [] if others else documents.numbers_of(history.database, part["session"], part["machine"])
+    if len(of_session) == 1:  # a whole session, which `import` can add to another history
+        text = documents.exported(history.database, of_session[0], history.unread)
     else:
-        measurement_file.write(arguments.output, measurements)
+        text = measurement_file.render(measurements)
+    if arguments.output is None:
+        show_file(text)
+    else:
+        measurement_file.write(arguments.output, text)
     return EXIT_GREEN
 
 
@@ -115,9 +125,9 @@ _COLUMNS = Columns(
 
 
 def by_workload(
-    results: Iterable[PastResult],
+    results: Iterable[Value],
     width: int | None = None,
-    figures_of: Callable[[PastResult], Iterable[PastResult]] = lambda _: (),
+    figures_of: Callable[[Value], Iterable[Value]] = lambda _: (),
 ) -> list[str]:
     """A table with a line for each machine, workload and topology.
 
@@ -131,7 +141,7 @@ def by_workload(
         figures_of: the figures of a result's test in its session.
     """
     values: dict[tuple[str, str, str], dict[tuple[str, bool], array[float]]] = defaultdict(dict)
-    lasts: dict[tuple[str, str, str], PastResult] = {}
+    lasts: dict[tuple[str, str, str], Value] = {}
     named: dict[tuple[str, str], None] = {}
     for result in results:
         group = result.machine, result.workload, result.topology
@@ -146,7 +156,11 @@ def by_workload(
         # Values that are INVALID or slowed on purpose count only where there are no others.
         median = statistics.median(measured.get((last.unit, True)) or measured[last.unit, False])
         figures = figures_of(last) if last.test_outcome != last.outcome_word else ()
-        to_blame = (each for each in figures if each.id == last.id and str(each.outcome) == last.test_outcome)
+        to_blame = (
+            each
+            for each in figures
+            if each.series.figure and each.number == last.number and str(each.outcome) == last.test_outcome
+        )
         figure = next((shown_name(each.key.figure) for each in to_blame), None)
         rows.append(
             {

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 from pytest_tfperf.console.measured_test import filtered_test
 from pytest_tfperf.console.session_settings import folder_setting
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
-from pytest_tfperf.core.history_url import place_of
 from pytest_tfperf.core.setting import Setting, variable
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError, one_of
 
 if TYPE_CHECKING:
-    from pytest_tfperf.stores.history import History
-    from pytest_tfperf.stores.history_queries import Filters
+    from pytest_tfperf.stores.history import Filters, History
 
 T = TypeVar("T")
 
@@ -84,9 +82,8 @@ def history_place(*, is_action: bool = False) -> argparse.ArgumentParser:
         "--history",
         "--dir",
         default=argparse.SUPPRESS if is_action else str(folder_setting(Settings.dir)),
-        metavar="DIR|URL",
-        help="folder of the history, or a team's server, postgresql://HOST/DATABASE (default: the variable TFPERF_DIR, "
-        "pytest's ini value tfperf_dir, or .tfperf/)",
+        metavar="DIR",
+        help="folder of the history (default: the variable TFPERF_DIR, pytest's ini value tfperf_dir, or .tfperf/)",
     )
     return parser
 
@@ -95,12 +92,17 @@ def open_history(arguments: argparse.Namespace) -> History:
     """The history that the option of `history_place` names.
 
     Raises:
-        TfperfError: it is neither a folder nor a valid URL.
+        TfperfError: it is an address, of which nothing is repeated, because it may hold a password.
     """
     from pytest_tfperf.stores.history import History
 
+    if "://" in arguments.history:
+        raise TfperfError(
+            "--history names a folder, and what it was given is an address",
+            next_step="Pull into a folder first: TFPERF_HISTORY_URL=... tfperf history pull",
+        )
     if "opened" not in arguments:  # open it once, so that `unread` counts a row once
-        arguments.opened = History(place_of(arguments.history))
+        arguments.opened = History(Path(arguments.history) / "history.sqlite")
     history: History = arguments.opened
     return history
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import Value
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.table import shown_names
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
 
 
-def wanted_test(
-    history: History, results: Sequence[PastResult], text: str, session: str | None = None
-) -> tuple[str, str]:
+def wanted_test(history: History, results: Sequence[Value], text: str, session: str | None = None) -> tuple[str, str]:
     """Return the test that the text means, and the last session that measured it.
 
     Args:
@@ -44,7 +42,7 @@ def wanted_test(
     return tests[0], matches[-1].session
 
 
-def _unknown(history: History, results: Sequence[PastResult], text: str, session: str | None) -> TfperfError:
+def _unknown(history: History, results: Sequence[Value], text: str, session: str | None) -> TfperfError:
     compared = history.values_of("test", session=session, is_interleaved=True)
     meant = named(text, compared) or [test for test in compared if text in test]
     if meant:
@@ -111,7 +109,7 @@ def is_part(text: str, workload: str, name: str) -> bool:
     return any(text in known for known in names_of(workload, name))
 
 
-def _nearest(text: str, measured: Sequence[PastResult]) -> str:
+def _nearest(text: str, measured: Sequence[Value]) -> str:
     """Return " Did you mean 'test_resnet50[8]'?"; "" if no name is similar."""
     known = set[str]()
     for result in measured:

@@ -37,6 +37,9 @@ def require_topology(text: str) -> None:
         raise BaselineError(f"topology {text!r}: write nodes x devices per node, as in 2x4")
 
 
+RUNS: Final = 5
+"""Fresh runs of a recorded baseline, if they agree."""
+
 UNDER_LOAD: Final = "recorded under load: "
 """The beginning of a row's note where its runs were disturbed, and the user accepted that."""
 

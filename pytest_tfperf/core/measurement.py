@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from enum import StrEnum
+from typing import Self
 
 from pytest_tfperf.core.acknowledgement import Standing
 from pytest_tfperf.core.baseline import Baseline, Key
@@ -183,6 +184,19 @@ class Measurement:
     def is_valid(self) -> bool:
         """Whether the throughput can be used; another figure that is INVALID loses only its own value."""
         return not any(v.outcome is Outcome.INVALID or v.reason is Reason.DIVERGED for v in self.verdicts[:1])
+
+    @property
+    def free(self) -> Self:
+        """Itself with those of its runs alone that a baseline may rest on.
+
+        Runs of pairs are not among them, because a held program is not at its own speed, nor disturbed runs, nor the
+        first run where others followed: it was picked because it was slow.
+        """
+        is_picked = self.verdict is not None and (len(self.runs) > 1 or bool(self.pairs))
+        values = list(zip(self.runs, self.throughput.runs, strict=False))[is_picked:] if self.other is None else []
+        kept = [(run, value) for run, value in values if run.disturbance is None]
+        throughput = replace(self.throughput, runs=tuple(value for _, value in kept))
+        return replace(self, runs=tuple(run for run, _ in kept), throughput=throughput)
 
     @property
     def is_decided(self) -> bool:

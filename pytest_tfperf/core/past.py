@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum, auto
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better, Figure
@@ -26,27 +27,36 @@ def moment(time: str) -> datetime:
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastResult:
-    """The throughput of an earlier measurement, or one of its other figures, as the history's columns have it."""
+class Series(NamedTuple):
+    """The identity of a series: values with the same one, one or more of each session, are its points."""
 
-    id: str  # the measurement's, the same in every history that holds it; `session` is the session's id
-    session: str
-    time: str  # when it finished, ISO 8601 with its zone
-    test: str  # pytest's node id; `name` is the workload's in the test, "" where the test gives none
     machine: str
+    test: str  # pytest's node id
     # workload, topology: the workload's id, and nodes x devices per node
     workload: str
     topology: str
+    figure: str = ""  # "" for the throughput
+
+    @property
+    def key(self) -> Key:
+        """The key of its baseline within the machine's file."""
+        return Key(self.workload, self.topology, self.figure)
+
+
+class Value(NamedTuple):
+    """The throughput of an earlier measurement, or one of its other figures: a row of the history."""
+
+    series: Series
+    session: str  # the session's id
+    at: int  # when the measurement finished, in seconds since 1970, UTC
     unit: str  # of the throughput, as in `Run`: "images", "tokens"; of another figure its own
     value: float  # the throughput in units per second; another figure's value, which may be 0 or negative, in its unit
     # low, high: its 95 % confidence interval; of another figure the value twice, because no interval is known
     low: float
     high: float
     outcome: Outcome | None  # of this figure alone; None where it was not judged, or not decided yet
-    runs: int  # fresh runs that count; `seconds` is the time of all workers
-    seconds: float
-    name: str = ""
+    runs: int  # fresh runs or pairs that count
+    seconds: float  # of all workers of the measurement
     # the worst outcome of the test's figures, as tables show it: "PASS (provisional)"; "" for none
     test_outcome: str = ""
     baseline: float | None = None  # the baseline that it was judged against; None where there was none
@@ -54,11 +64,13 @@ class PastResult:
     is_slowed_on_purpose: bool = False  # whether `--tfperf-inject-slowdown` was given
     is_provisional: bool = False  # whether it was judged against earlier sessions, for lack of a row
     place: str = ""  # where a program printed the values, as "at step 400"; "" for a measured figure
+    name: str = ""  # the workload's name in the test, "" where the test gives none
     figure: Figure | None = None  # the figure, as the test asks for it now; None for the throughput
+    number: int = 0  # the measurement's in this history, in the order of recording; 0 outside of one
 
     @classmethod
-    def of(cls, measurement: Measurement) -> Self:
-        """Make the result of a measurement's throughput; `id` is empty."""
+    def of(cls, measurement: Measurement) -> Value:
+        """Make the value of a measurement's throughput."""
         m, t = measurement, measurement.throughput
         verdict = m.verdict if m.verdict is not None and m.verdict.is_decided else None
         is_slowed = "injected_slowdown" in m.environment
@@ -67,35 +79,31 @@ class PastResult:
         is_of_rate = verdict is not None and verdict.outcome is worst_of_all
         has_row = verdict is not None and verdict.against is Against.BASELINE and not is_slowed
         return cls(
-            id="",
+            series=series_of(m),
             session=m.session,
-            time=m.time,
-            test=m.test,
-            name=m.name,
-            machine=m.machine,
-            workload=m.workload.id,
-            topology=m.topology,
+            at=seconds_of(m.time),
             unit=t.unit,
             value=t.examples_per_sec,
             low=t.low,
             high=t.high,
             outcome=verdict.outcome if verdict else None,
-            is_provisional=is_provisional,
-            test_outcome=_word(worst_of_all, is_provisional=is_provisional and is_of_rate),
-            baseline=verdict.baseline.value if verdict and verdict.baseline and has_row else None,
             runs=len(m.runs or m.pairs),
             seconds=m.seconds,
+            test_outcome=_word(worst_of_all, is_provisional=is_provisional and is_of_rate),
+            baseline=verdict.baseline.value if verdict and verdict.baseline and has_row else None,
             commit=m.commit,
             is_slowed_on_purpose=is_slowed,
+            is_provisional=is_provisional,
+            name=m.name,
         )
 
     @classmethod
-    def of_figures(cls, measurement: Measurement) -> list[Self]:
-        """Make the result of each further figure that has a value; `id` is empty."""
-        whole = cls.of(measurement)
+    def of_figures(cls, measurement: Measurement) -> list[Value]:
+        """Make the value of each further figure that was measured."""
+        of_rate = cls.of(measurement)
         return [
-            replace(
-                whole,
+            of_rate._replace(
+                series=of_rate.series._replace(figure=verdict.figure.name),
                 unit=verdict.figure.unit or "",
                 value=verdict.value,
                 low=verdict.value,
@@ -109,6 +117,36 @@ class PastResult:
             for verdict in measurement.figures
             if verdict.value is not None
         ]
+
+    @property
+    def machine(self) -> str:
+        """The machine's name."""
+        return self.series.machine
+
+    @property
+    def test(self) -> str:
+        """Pytest's node id."""
+        return self.series.test
+
+    @property
+    def workload(self) -> str:
+        """The workload's id."""
+        return self.series.workload
+
+    @property
+    def topology(self) -> str:
+        """Nodes x devices per node."""
+        return self.series.topology
+
+    @property
+    def key(self) -> Key:
+        """Workload, topology and figure: the key of the value among those of its machine."""
+        return self.series.key
+
+    @property
+    def time(self) -> str:
+        """When the measurement finished, ISO 8601 in UTC."""
+        return time_of(self.at)
 
     @property
     def better(self) -> Better:
@@ -126,10 +164,26 @@ class PastResult:
         of_test = self.test_outcome.removesuffix(_PROVISIONAL)
         return tuple(Outcome(word) for word in (self.outcome, of_test) if word)
 
-    @property
-    def key(self) -> Key:
-        """Workload, topology and figure: the key of the result among those of its machine."""
-        return Key(self.workload, self.topology, self.figure.name if self.figure else "")
+
+def series_of(measurement: Measurement) -> Series:
+    """Return the series of a measurement's throughput."""
+    m = measurement
+    return Series(*map(storable, (m.machine, m.test, m.workload.id, m.topology)))
+
+
+def storable(text: str) -> str:
+    r"""Return a text that a history accepts: lone surrogates are escaped as `\udc80`."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def seconds_of(time: str) -> int:
+    """Return an ISO time in seconds since 1970; see `moment`."""
+    return math.floor(moment(time).timestamp())
+
+
+def time_of(at: int) -> str:
+    """Return a time in seconds since 1970 as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat()
 
 
 def _word(outcome: Outcome | None, *, is_provisional: bool) -> str:

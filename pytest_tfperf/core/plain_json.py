@@ -61,18 +61,23 @@ def _fields(cls: type) -> tuple[dict[str, Any], dict[str, Field[Any]]]:
     return get_type_hints(cls), {f.name: f for f in fields(cls)}
 
 
-def plain(value: Any) -> Any:
-    """Return values that json.dumps can write and `build` can read again."""
+def plain(value: Any, *, brief: bool = False) -> Any:
+    """Return values that json.dumps can write and `build` can read again; if brief, without fields at their default."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # "inf", "-inf" or "nan"
     if hasattr(value, "parse") or isinstance(value, Path | date):
         return str(value)
     if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        given = {field: getattr(value, field.name) for field in fields(value)}
+        return {
+            field.name: plain(inner, brief=brief)
+            for field, inner in given.items()
+            if not (brief and inner == field.default)
+        }
     if isinstance(value, Mapping):
-        return {name: plain(inner) for name, inner in value.items()}
+        return {name: plain(inner, brief=brief) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
+        return [plain(inner, brief=brief) for inner in value]
     return value
 
 
@@ -189,13 +194,16 @@ def _whole_number(digits: str) -> int:
     return int(digits)
 
 
+_ZLIB_OR_GZIP: Final = 47  # of `zlib.decompressobj`: 15 for the window, and 32 to see which of the two it is
+
+
 def unzipped(data: bytes, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return what zlib compressed.
+    """Return what zlib or gzip compressed.
 
     Raises:
         ValueError: it is damaged, cut off, or decompresses to more than `most_bytes`.
     """
-    whole = zlib.decompressobj()
+    whole = zlib.decompressobj(_ZLIB_OR_GZIP)
     try:
         text = whole.decompress(data, most_bytes + 1)
     except zlib.error as error:

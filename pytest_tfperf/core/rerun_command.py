@@ -31,6 +31,7 @@ class RerunCommand:
     root: Path = Path()  # pytest's rootdir, which node ids are relative to
     folder: Path = Path()  # the folder that pytest was called in, which paths on a command line are relative to
     arguments: str = ""  # pytest's arguments, as shell words, each after a space, without options of this session only
+    folders: str = ""  # those of the history and the baselines, as options of `tfperf`, where options named them
 
     def of(self, test: str) -> str:
         """Return the command for the test with this node id.
@@ -42,6 +43,14 @@ class RerunCommand:
         if self.folder != self.root:
             path = os.path.relpath(self.root / path, self.folder)
         return f"pytest {quote(path + separator + name)}{self.options}"
+
+    def accepting(self, test: str, session: str) -> str:
+        """The command that makes what a session measured the baseline of a test.
+
+        >>> RerunCommand(folders=" --dir=/data").accepting("test_a.py::test_b", "s1")
+        'tfperf baselines accept test_a.py::test_b --session=s1 --dir=/data'
+        """
+        return f"tfperf baselines accept {quote(test)} --session={quote(session)}{self.folders}"
 
     @property
     def recording(self) -> str:

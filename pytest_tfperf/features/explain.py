@@ -58,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if session is None:
         results = history.latest(test=arguments.test) or history.latest()
     else:
-        results = list(history.results(session=session))
+        results = list(history.values(session=session, figure=""))
     test, session = wanted_test(history, results, arguments.test, session)
     calls = list(history.measurements(session=session, test=test, is_interleaved=False))
     if not calls:

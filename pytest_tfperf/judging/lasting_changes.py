@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult, moment
+from pytest_tfperf.core.past import ChangeKind, LastingChange, Value, moment
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.change_points import Values, alarms, shapes, split
 from pytest_tfperf.judging.session_effects import MIN_TESTS
@@ -30,19 +30,19 @@ class _Results:
 
     __slots__ = ("decided", "latest", "sessions", "times", "units", "values")
 
-    def __init__(self, first: PastResult) -> None:
+    def __init__(self, first: Value) -> None:
         self.latest = first
         self.sessions, self.units, self.decided = array("l"), array("l"), array("b")
         self.values, self.times = array("d"), array("d")
 
-    def add(self, result: PastResult, session: int, unit: int) -> None:
+    def add(self, result: Value, session: int, unit: int) -> None:
         if not self.sessions or session >= self.sessions[-1]:
             self.latest = result
         self.sessions.append(session)
         self.units.append(unit)
         self.decided.append(bool(result.outcome))
         self.values.append(result.value)
-        self.times.append(_seconds(result))
+        self.times.append(float(result.at))
 
     def points(self) -> _Points:
         """Return the last decided result of each session, in the unit of the latest and read at the same place."""
@@ -70,11 +70,11 @@ class _Machine:
         """The number of its throughputs when all results are added, at least 1."""
         return max(sum(not key.figure for _, key in self.results), 1)
 
-    def add(self, result: PastResult) -> None:
+    def add(self, result: Value) -> None:
         # A session is noted even if this result does not count: its figures, which come after all throughputs, may.
         if result.session not in self._indices:
             self._indices[result.session] = len(self.sessions)
-            self.sessions.append((result.session, _seconds(result), result.commit))
+            self.sessions.append((result.session, float(result.at), result.commit))
         if not counts(result):
             return
         series = result.test, result.key
@@ -84,7 +84,7 @@ class _Machine:
         self.results[series].add(result, self._indices[result.session], unit)
 
 
-def changes_of(results: Iterable[PastResult], *, test: str | None = None) -> list[LastingChange]:
+def changes_of(results: Iterable[Value], *, test: str | None = None) -> list[LastingChange]:
     """Return the changes of each machine and of each of its tests, oldest first.
 
     The drift common to all tests of a session is subtracted from each test's series, and is a series of its own: the
@@ -106,14 +106,10 @@ def changes_of(results: Iterable[PastResult], *, test: str | None = None) -> lis
     return sorted(changes, key=lambda change: moment(change.time))
 
 
-def counts(result: PastResult) -> bool:
+def counts(result: Value) -> bool:
     """Whether a result says something about the level of its series."""
     is_known = math.isfinite(result.value) and (result.value > 0 or result.figure is not None)
     return is_known and not result.is_slowed_on_purpose and result.outcome is not Outcome.INVALID
-
-
-def _seconds(result: PastResult) -> float:
-    return moment(result.time).timestamp()
 
 
 def _of_machine(machine: _Machine, test: str | None) -> Iterator[LastingChange]:

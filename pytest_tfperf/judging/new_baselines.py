@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from pytest_tfperf.core.baseline import READ, Baseline, Key, Provenance
+from pytest_tfperf.core.baseline import READ, RUNS, Baseline, Key, Provenance
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.figure import LOSS, Figure, at_fixed_steps
 from pytest_tfperf.core.measurement import MATMUL, STEP_PARTS, Measurement, parts_fact
@@ -22,14 +22,12 @@ from pytest_tfperf.judging.breakdown import matmul_rate
 from pytest_tfperf.judging.noise import (
     TOO_NOISY_TO_GATE,
     accepted_slowdown,
+    baseline_variance,
     detectable,
     screen_error,
     without_slow_runs,
 )
 from pytest_tfperf.judging.session_effects import MIN_TESTS
-
-RUNS = 5
-"""Fresh runs of a baseline, if they agree."""
 
 CONTROLS = 3
 """Other recorded workloads that run before each round of a recording of few rows, and after the last round."""
@@ -93,23 +91,43 @@ def wants(runs: Sequence[RunValue]) -> Wants:
     return Wants(Want.RUNS, count) if count > len(runs) else NOTHING
 
 
-def pooled(measurements: Sequence[Measurement]) -> Measurement:
+def pooled(measurements: Sequence[Measurement], *, is_gain: bool) -> Measurement:
     """Return the latest of a test's measurements with the runs of all, as a recording that is taken from them.
 
-    Where all tests of a session were faster together, its runs lose that common drift: the machine may fall back, and
-    the new row would fail. Where all were slower, the runs stay as they were measured.
+    The runs lose the drift that all tests of their session had in common. For a gain they lose only a drift to the
+    better: with one to the worse, a test that kept its speed would seem to be faster.
 
     `measurements` are of one workload and topology, latest first.
     """
     latest, runs, values = measurements[0], [], []
     for m in measurements:
-        drift = max(0.0, m.verdicts[0].common_drift)
+        drift = m.verdicts[0].common_drift
+        drift = max(0.0, drift) if is_gain else drift
         speed = {verdict.figure.name: verdict.figure.with_speed for verdict in m.figures}
         for run in m.runs:
             figures = {name: value * math.exp(-speed.get(name, 0) * drift) for name, value in run.figures.items()}
             runs.append(replace(run, figures=figures))
         values += [replace(value, log_rate=value.log_rate - drift) for value in m.throughput.runs]
     return replace(latest, runs=tuple(runs), throughput=replace(latest.throughput, runs=tuple(values)))
+
+
+_SURE: Final = 3.5
+"""Standard errors by which a gain exceeds noise: each week's look at each row is a chance to be lucky.
+
+benchmarks/accept.py counts what that costs and brings in twenty simulated years.
+"""
+
+
+def is_beyond_noise(levels: Sequence[float], target: float, row: Baseline, accepted: float) -> bool:
+    """Whether several sessions are better than a row by more than the tolerance and noise explain.
+
+    `levels` are the sessions' and `target` is the row's, in log throughput or, of another figure, in its unit with a
+    sign that makes a rise a gain; so is `accepted`, the largest rise that the tolerance accepts.
+    """
+    between_runs = (row.between_runs or 0.0) * (abs(row.value) if row.key.figure else 1.0)
+    deviation = max(statistics.stdev(levels), between_runs)
+    error = deviation * math.sqrt(1 / len(levels) + baseline_variance(row.runs))
+    return statistics.fmean(levels) - target > max(accepted, _SURE * error)
 
 
 def new_baselines(measurement: Measurement, log: float = 0.0) -> tuple[list[Baseline], list[BaselineRefused]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from shlex import quote
 
+from pytest_tfperf.core.baseline import RUNS
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.measurement import (
     EnvironmentChange,
@@ -253,7 +255,7 @@ def next_commands(m: Measurement, rerun: RerunCommand) -> Iterator[Line]:
         regressed = [figure for figure in figures if figure.outcome is Outcome.REGRESSED and figure.baseline]
         # A figure beyond its limit fails with any baseline.
         if any(figure.reason is not Reason.BEYOND_LIMIT for figure in regressed):
-            yield command("accept", record, "if it is intended; commit the rows")
+            yield from _accept(m, rerun)
         elif all(figure.outcome is Outcome.NO_BASELINE for figure in figures):
             yield command("record", record)
     else:
@@ -266,7 +268,18 @@ def next_commands(m: Measurement, rerun: RerunCommand) -> Iterator[Line]:
         if verdict.if_slower is Consequence.WARNS:
             yield command("record", record, "earlier sessions are no baseline, so this test can't fail")
         elif verdict.outcome is Outcome.REGRESSED:
-            yield command("accept", record, "if the slowdown is intended; commit the row")
+            yield from _accept(m, rerun)
+
+
+def _accept(m: Measurement, rerun: RerunCommand) -> Iterator[Line]:
+    """Yield the command that accepts a measured loss; where its runs are too few, the one that takes the others."""
+    if "injected_slowdown" in m.environment:
+        return
+    if len(m.free.runs) >= RUNS and m.session:
+        yield command("accept", rerun.accepting(m.test, m.session), "if it is intended; commit the rows")
+    else:
+        take = f"{rerun.of(m.test)} --tfperf-accept={quote(m.test)}"
+        yield command("accept", take, f"if it is intended: takes {RUNS} runs, and names the command")
 
 
 _NEGLIGIBLE = 0.01  # as a fraction of the operation's present time

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.bench.session import Session
+from pytest_tfperf.core.baseline import RUNS
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.judging.confirmation import RUN_STAGES
-from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
+from pytest_tfperf.judging.new_baselines import CONTROLS
 from pytest_tfperf.judging.pairs import MIN_PAIRS, MOST_PAIRS
 from pytest_tfperf.judging.session_effects import MIN_TESTS
 from pytest_tfperf.judging.target import MOST_RUNS

@@ -93,7 +93,7 @@ class ThroughputFixture:
         if session.other_side is not None:
             return self._check_against(session.other_side, subject, on, accepted, plan, name)
         task = session.task(self._test, self._calls, subject, on, accepted, plan, name)
-        take = self._recorded if settings.update_baselines else session.bench.check
+        take = self._recorded if settings.update_baselines else session.checked
         return self._result(partial(take, task), task.side).throughput
 
     def measure(

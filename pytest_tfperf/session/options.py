@@ -15,6 +15,7 @@ from argparse import Action, Namespace
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import permutations
 from pathlib import Path
@@ -79,13 +80,16 @@ def read_settings(config: pytest.Config) -> Settings:
             raise error.of_type(TfperfError).at(str(pipeline)) from None
     _refuse_contradictions(known, given, values | {"update_baselines": update})
     told = json.loads(os.environ.get(TOLD, "{}"))
+    # Commands read variables and the ini file themselves.
+    named = [name for name in ("dir", "baselines") if name in given and given[name].origin is Origin.OPTION]
+    folders = "".join(f" --{name}={quote(str(values[name]))}" for name in named)
     return Settings(
         root=config.rootpath,
         collects_only=any(map(config.getoption, _COLLECT_ONLY)),
         update_baselines=Update(update) if update else None,
         slowed=tuple(told.get("slowed", ())),
         bisect_step=Path(told["bisect_step"]) if "bisect_step" in told else None,
-        rerun=rerun_command(config, known | {_RECORDING.name: _RECORDING}, given),
+        rerun=replace(rerun_command(config, known | {_RECORDING.name: _RECORDING}, given), folders=folders),
         values=values,
     )
 

@@ -61,6 +61,7 @@ class SessionState:
         self.collected: set[str] = set()  # all tests in files that were collected whole, whether selected or not
         self.opened = ExitStack()  # closed when the session ends
         self.remarks: list[str] = []  # printed before the first test
+        self.store_remarks: list[str] = []  # what features say of their stores, which the result has, too
         self.skipped: Counter[str] = Counter()  # how many tests could not run here, for each reason
         self.not_measured: dict[str, TfperfError] = {}  # tests that ended in an error
         self.refused: dict[str, TfperfError] = {}  # tests whose baseline was refused
@@ -154,7 +155,7 @@ class SessionState:
         history.prepare()
         self.remarks += filter(None, (refusal_of(settings.root), history.moved_aside))
         for feature in self.features.values():
-            feature.check_stores(settings)
+            self.store_remarks += feature.check_stores(session)
         self.is_compared = session.other_side is not None
         if self.is_compared:
             return
@@ -267,7 +268,7 @@ class SessionState:
             not_measured=self.not_measured,
             refused=self.refused,
             not_run=self.not_run,
-            remarks=[str(remark) for remark in self.uncompared()],
+            remarks=[*self.store_remarks, *map(str, self.uncompared())],
             keeps_history=self.keeps_history,
             is_compared=self.is_compared,
             exit_status=self.status,
@@ -337,8 +338,11 @@ class SessionState:
         if not self.selection and all(settings.of(setting) == setting.default for setting in given):
             return  # nothing was asked for, and what writes takes time to import
         result = self.result
+        self.output_lines += self.store_remarks
         if self.keeps_history:
             history = self.session.history
+            with self.session.noting_history_faults():
+                history.end_session(self.session.id, time=datetime.now(UTC).isoformat())
             self.output_lines += filter(None, (history.moved_aside, str(history.unread)))
         for name, feature in ending.items():
             try:

@@ -13,12 +13,13 @@ from typing import Final
 from pytest_tfperf.bench.disturbance_guard import Warmed
 from pytest_tfperf.bench.recording import ControlledRecording
 from pytest_tfperf.bench.rerun_queue import runs_missing
+from pytest_tfperf.core.baseline import RUNS
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.judging.breakdown import matmul_change
-from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
+from pytest_tfperf.judging.new_baselines import CONTROLS
 from pytest_tfperf.judging.session_effects import MIN_TESTS
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.lines import Line
@@ -63,7 +64,7 @@ def before(state: SessionState) -> list[str]:
         lines.append(f"{who} lose {percent(settings.inject_slowdown)} of their throughput on purpose")
     if session.other_side is not None:
         lines += session.other_side.announcement
-    said = [f"tfperf: {line}" for line in [*lines, *state.remarks, *_lost_gpus(state)]]
+    said = [f"tfperf: {line}" for line in [*lines, *state.store_remarks, *state.remarks, *_lost_gpus(state)]]
     return [*said, *refused(state, in_brief=True)]
 
 

@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
+from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-from sqlalchemy import Select, bindparam, distinct, false, func, select, type_coerce
-from sqlalchemy.sql.functions import coalesce
-from sqlalchemy.types import NullType
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.past import EarlierMeasurement, SessionChanges
+from pytest_tfperf.core.past import EarlierMeasurement, SessionChanges, storable
 from pytest_tfperf.core.session_verdicts import VerdictOn
 from pytest_tfperf.core.verdict import LOSSES, Outcome
-from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_rows import (
-    DROPPED,
+    MEASUREMENT,
     UnreadRows,
-    earlier_of_columns,
-    environment_of,
+    earlier_measurement,
     outcome_of,
     profile_of,
     session_changes,
-    storable,
     unpacked,
-    utc,
 )
-from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, VERDICTS
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.core.profile import Profile
-    from pytest_tfperf.stores.history_database import Database
+    from pytest_tfperf.stores.history_file import HistoryFile
 
 _SESSIONS_TIMED: Final = 10  # a test's earlier sessions that tell how long it takes
 MOST_PAST_SESSIONS: Final = 40
@@ -44,103 +36,91 @@ MOST_PAST_SESSIONS: Final = 40
 
 _LATEST: Final = 100  # measurements whose confirmation runs count: a few sessions of a usual size
 
-# With bound parameters, because building a statement takes longer than running it. Each is read row by row along an
-# index, and no further than is wanted.
+# The series are found first, mostly one; each is read row by row along an index, and no further than is wanted.
 
-_M: Final = MEASUREMENTS.c
-_KEY: Final = (
-    *(_M[name] == bindparam(name) for name in ("machine", "workload", "topology")),
-    _M.is_interleaved == false(),
+_OF_TEST: Final = "select number from tfperf_series where test = :test and figure = ''"
+_SECONDS_OF: Final = (
+    "select cast(made as integer), (select session from tfperf_sessions where number = m.session), "
+    "seconds / max(workers, 1) from tfperf_measurements m where series = :series and is_interleaved = :is_interleaved "
+    "and typeof(seconds) = 'real' and typeof(workers) = 'integer' order by made desc"
 )
-_NOT_TODAY: Final = _M.session != bindparam("before")
-_LATEST_OF_TEST: Final = _M.test == bindparam("test"), _M.is_interleaved == bindparam("is_interleaved")
-
-_SECONDS_OF: Final = select(_M.session, _M.seconds, _M.workers).where(*_LATEST_OF_TEST).order_by(_M.made.desc())
-"""Session, seconds and workers of the measurements of `test`, beside another side or not, latest first."""
+"""Session and seconds of a run of measurements, beside another side or not, latest first."""
 
 _MEASURED_SINCE: Final = (
-    select(_M.machine)
-    .where(*_LATEST_OF_TEST, _M.made >= bindparam("since"), _M.time >= bindparam("time"))
-    .order_by(_M.made.desc())
+    "select s.machine from tfperf_series s where s.test = :test and s.figure = '' and exists (select 1 from "
+    "tfperf_measurements m where m.series = s.number and m.is_interleaved = 0 and m.made >= :since * 1000000 "
+    "and m.time >= :since)"
 )
-"""The machines of the measurements of `test` since a time, beside another side or not, latest first.
+"""The machines that measured `test` since a time, not only beside another side.
 
 Both columns are compared: a session whose clock was ahead puts `made` ahead for all that follow.
 """
 
-_TESTS_OF: Final = select(func.count(distinct(_M.test))).where(_M.session == bindparam("session"))
-"""The number of tests of `session`."""
-
-_LOST_AS_A_WHOLE: Final = select(func.count()).where(
-    VERDICTS.c.session == bindparam("session"),
-    VERDICTS.c.machine == bindparam("machine"),
-    VERDICTS.c.kind != VerdictOn.DRIFT.value,
-    VERDICTS.c.outcome.in_([outcome.value for outcome in LOSSES]),
+_OF_SESSION: Final = (
+    "select count(distinct s.test), (select count(*) from tfperf_session_verdicts where session = "
+    "(select number from tfperf_sessions where session = :session and machine = :machine) "
+    f"and kind != '{VerdictOn.DRIFT}' and outcome in ({', '.join(map(repr, map(str, LOSSES)))})) "
+    "from tfperf_measurements m join tfperf_series s on s.number = m.series "
+    "where m.session in (select number from tfperf_sessions where session = :session)"
 )
-"""The number of verdicts of `session` by which the software, or `machine` as a whole, is or may be slower."""
+"""The tests of `session`, and its verdicts that the software, or `machine` as a whole, is or may be slower: counts."""
 
-_JUDGED_RUNS: Final = (
-    select(_M.made, _M.workers)
-    .where(_M.machine == bindparam("machine"), ~_M.is_interleaved, ~_M.is_slowed_on_purpose)
-    .where(coalesce(_M.throughput_outcome, Outcome.NO_BASELINE.value) != Outcome.NO_BASELINE.value)
-    .order_by(_M.made.desc())
-    .limit(_LATEST)
+_JUDGED_RUNS: Final = (  # with a plus, SQLite looks for the values of a measurement, not of a series
+    "select cast(m.made as integer), m.workers from tfperf_sessions t join tfperf_measurements m on "
+    "m.session = t.number join tfperf_values v on v.measurement = m.number and +v.series = m.series where "
+    "t.machine = :machine and m.is_interleaved = 0 and m.is_slowed_on_purpose = 0 and typeof(m.workers) = 'integer' "
+    f"and v.outcome not in ('', '{Outcome.NO_BASELINE}') order by t.began desc, t.number desc, m.made desc "
+    f"limit {_LATEST}"
 )
-"""`made` and workers of the latest judged measurements of `machine`."""
+"""`made` and workers of judged measurements in the latest sessions of `machine`."""
 
+_OF_KEY: Final = (
+    "select number from tfperf_series where machine = :machine and workload = :workload and topology = :topology "
+    "and figure = :figure"
+)
+_OF_SERIES: Final = (
+    "from tfperf_values v join tfperf_measurements m on m.number = v.measurement join tfperf_sessions t "
+    "on t.number = m.session where v.series = :series and m.is_interleaved = 0 and t.session is not :before"
+)
 _FOR_PROVISIONAL: Final = (
-    select(_M.id, _M.session, _M.time, _M.unit, _M.commit, _M.gpu, _M.run_values)
-    .where(*_KEY, _NOT_TODAY, _M.run_values != "[]")
-    .order_by(_M.made.desc())
+    'select cast(v.made as integer), v.measurement, t.session, m.time, v.unit, m."commit", m.gpu, v.of_runs, (select '
+    f"facts from tfperf_environments where number = m.environment) {_OF_SERIES} and v.serves = 1 order by v.made desc"
 )
-"""The columns that a provisional baseline of a key rests on, without those of the session `before`, latest first."""
+"""The columns that a provisional baseline rests on, without those of the session `before`, latest first."""
 
-_WHOLE_OF: Final = select(type_coerce(_M.whole, NullType())).where(_M.id == bindparam("id"))
-"""The whole of the measurement `id`."""
-
-_SINCE_THE_ROW: Final = *_KEY, _NOT_TODAY, _M.made >= bindparam("since")
-_AGAINST: Final = select(_M.id, _M.session, _M.changes, _M.throughput_outcome.label("outcome"), _M.code, _M.made).where(
-    *_SINCE_THE_ROW, _M.baseline == bindparam("baseline"), _M.baseline_date == bindparam("date")
+_AGAINST: Final = (
+    "select cast(v.made as integer), v.measurement, t.session, v.of_runs, v.drift, v.outcome, "
+    "case when m.\"commit\" in ('', 'unknown') or m.\"commit\" like '%-dirty' then '' "
+    f"else m.\"commit\" || ' ' || m.environment end as code {_OF_SERIES} and v.made >= :since "
+    "and v.baseline = :baseline and (v.baseline_date = :date or :figure != '') and m.is_slowed_on_purpose = 0 "
+    "and v.outcome != ''"
 )
-_OLDEST_FIRST: Final = _AGAINST.order_by(_M.made)
-_NEWEST_FIRST: Final = _AGAINST.order_by(_M.made.desc())
+_OLDEST_FIRST: Final = f"{_AGAINST} order by v.made"
+_NEWEST_FIRST: Final = f"{_AGAINST} order by v.made desc"
 """The measurements that were judged against a row; see `_of_row`."""
-_FIGURE_NEWEST_FIRST: Final = (
-    select(_M.id, _M.session, FIGURES.c.outcome)
-    .select_from(queries.WITH_FIGURES)
-    .where(
-        *_SINCE_THE_ROW,
-        _M.is_slowed_on_purpose == false(),
-        FIGURES.c.figure == bindparam("figure"),
-        FIGURES.c.baseline == bindparam("baseline"),
-        FIGURES.c.outcome.is_not(None),
-    )
-    .order_by(_M.made.desc())
+
+_KEYS_OF: Final = (
+    "select distinct workload, topology from tfperf_series where machine = :machine and figure = '' "
+    "order by workload, topology"
 )
-"""Id, session and outcome of a further figure's measurements that were judged against its row."""
+"""Each workload and topology that a machine measured."""
+
+_RECORDED: Final = (
+    "select cast(v.made as integer), m.number, (select whole from tfperf_details where measurement = m.number) "
+    f"{_OF_SERIES} and v.outcome = '' and m.outcome = '' and v.made >= :since and m.time between :first and :last "
+    "order by v.made desc"
+)
+"""Number and whole of measurements of a baseline's key and date that were not judged, latest first.
+
+The measurement that recorded it is among them.
+"""
 
 
-def _of_row(row: Baseline, before: str) -> dict[str, object]:
-    """Return the parameters of the queries for a row, without the session `before`."""
-    key = {"machine": row.machine, **row.key._asdict()}
-    since = round((_day(row) - timedelta(days=1)).timestamp() * 1e6)
-    return key | {"baseline": row.value, "date": row.date, "before": before, "since": since}
-
-
-def _keys_of(machine: str) -> Select[Any]:
-    """Select each workload and topology that a machine measured without another side."""
-    return select(_M.workload, _M.topology).where(_M.machine == machine, _M.is_interleaved == false()).distinct()
-
-
-def _recorded(row: Baseline) -> Select[Any]:
-    """Select id and whole of measurements of a baseline's key and date that were not judged, latest first.
-
-    The measurement that recorded it is among them.
-    """
-    key = _M.machine == row.machine, _M.workload == row.key.workload, _M.topology == row.key.topology
-    first, last = (utc(_day(row) + timedelta(days=days)) for days in (-1, 2))  # in any zone
-    not_judged = _M.outcome.is_(None), _M.is_interleaved == false(), _M.time.between(first, last)
-    return select(_M.id, queries.as_it_is(_M.whole)).where(*key, *not_judged).order_by(_M.made.desc())
+def _of_row(row: Baseline, before: str | None = None) -> dict[str, object]:
+    """Return the parameters of the queries for a row, without the session `before`; None for none."""
+    key = {"machine": row.machine, "before": before, **row.key._asdict()}
+    since = int((_day(row) - timedelta(days=1)).timestamp()) * 1_000_000
+    return key | {"baseline": row.value, "date": row.date, "since": since}
 
 
 def _day(row: Baseline) -> datetime:
@@ -162,26 +142,18 @@ class EarlierRows:
         unread: notes the rows that were left out.
     """
 
-    def __init__(self, database: Database, unread: UnreadRows) -> None:
+    def __init__(self, database: HistoryFile, unread: UnreadRows) -> None:
         self._database = database
         self._unread = unread
 
     @contextmanager
     def _asking(self) -> Iterator[_Ask]:
-        """Give a function that runs a query with its parameters; without a history it finds no rows.
-
-        A result is closed when its reader drops it, because SQLite holds its lock for one that was not read to its end.
-        """
+        """Give a function that runs a query with its parameters; without a history it finds no rows."""
         if not self._database.exists:
             yield lambda *_: iter(())
             return
         with self._database.opened() as connection:
-
-            def ask(*query: Any) -> Iterator[Any]:
-                with closing(connection.execute(*query)) as rows:
-                    yield from rows
-
-            yield ask
+            yield connection.execute
 
     def run_seconds(self, tests: Iterable[str]) -> dict[str, tuple[float, ...]]:
         """Return the seconds of a run of all of a test's calls in its last sessions, the latest first.
@@ -192,10 +164,10 @@ class EarlierRows:
         with self._asking() as ask:
             for test in tests:
                 of_sessions: dict[str, float] = {}
-                for session, taken, workers in ask(_SECONDS_OF, _of_test(test)):
+                for _, session, taken in _by_made(ask, _OF_TEST, _SECONDS_OF, _of_test(test)):
                     if session not in of_sessions and len(of_sessions) == _SESSIONS_TIMED:
                         break
-                    of_sessions[session] = of_sessions.get(session, 0.0) + taken / max(workers, 1)
+                    of_sessions[session] = of_sessions.get(session, 0.0) + taken
                 if of_sessions:
                     seconds[test] = tuple(of_sessions.values())
         return seconds
@@ -205,8 +177,8 @@ class EarlierRows:
         seconds = {}
         with self._asking() as ask:
             for test in tests:
-                for row in islice(ask(_SECONDS_OF, _of_test(test, beside=True)), 1):
-                    seconds[test] = row.seconds / max(row.workers, 1)
+                for *_, taken in islice(_by_made(ask, _OF_TEST, _SECONDS_OF, _of_test(test, beside=True)), 1):
+                    seconds[test] = taken
         return seconds
 
     def confirmation_runs(self, machines: Collection[str]) -> tuple[int, int]:
@@ -240,60 +212,58 @@ class EarlierRows:
 
             @cache
             def counts(machine: str, session: str) -> bool:
-                ((tests,),) = ask(_TESTS_OF, {"session": session})
-                if tests < least_tests:
-                    return False
-                ((losses,),) = ask(_LOST_AS_A_WHOLE, {"session": session, "machine": machine})
-                return not losses
+                ((tests, losses),) = ask(_OF_SESSION, {"session": session, "machine": machine})
+                return tests >= least_tests and not losses
 
             for row in rows:
-                sessions: dict[str, Any] = {}
+                sessions: dict[str, _Against] = {}
                 for query in (_OLDEST_FIRST, _NEWEST_FIRST):
-                    past = ask(query, _of_row(row, before))
-                    sessions |= _by_session(past, most // 2, partial(counts, row.machine))
-                for past in sorted(sessions.values(), key=lambda past: past.made):
-                    with self._unread.leaving_out(MEASUREMENTS, past.id):
-                        changes = session_changes(past.session, past.changes, past.outcome, past.code)
+                    past = _by_made(ask, _OF_KEY, query, _of_row(row, before), reverse=query is _NEWEST_FIRST)
+                    sessions |= _by_session(map(_Against._make, past), most // 2, partial(counts, row.machine))
+                for one in sorted(sessions.values(), key=lambda one: one.made):
+                    with self._unread.leaving_out(MEASUREMENT, one.measurement):
+                        changes = session_changes(one.session, one.of_runs, row.value, one.drift, one.outcome, one.code)
                         by_key[row.key] = (*by_key.get(row.key, ()), changes)
         return by_key
 
     def judged_against(
         self, rows: Iterable[Baseline], *, most: int
-    ) -> dict[Baseline, list[tuple[str, str, Outcome | None]]]:
-        """Return id, session and outcome of each row's latest measurements against it (value and date), latest first.
+    ) -> dict[Baseline, list[tuple[int, str, Outcome | None]]]:
+        """Return number, session and outcome of each row's latest measurements against it, latest first.
 
-        Measurements with an injected slowdown don't count; of a further figure, the date is not compared.
+        The row is known by value and date. Measurements with an injected slowdown don't count; of a further figure, the
+        date is not compared.
         """
-        by_row: dict[Baseline, list[tuple[str, str, Outcome | None]]] = {}
+        by_row: dict[Baseline, list[tuple[int, str, Outcome | None]]] = {}
         with self._asking() as ask:
             for row in rows:
-                query = _FIGURE_NEWEST_FIRST if row.key.figure else _NEWEST_FIRST
-                for past in islice(ask(query, _of_row(row, before="")), most):
-                    with self._unread.leaving_out(MEASUREMENTS, past.id):
+                latest = islice(_by_made(ask, _OF_KEY, _NEWEST_FIRST, _of_row(row)), most)
+                for past in map(_Against._make, latest):
+                    with self._unread.leaving_out(MEASUREMENT, past.measurement):
                         outcome, _ = outcome_of(past.outcome)
-                        by_row.setdefault(row, []).append((past.id, past.session, outcome))
+                        by_row.setdefault(row, []).append((past.measurement, past.session, outcome))
         return by_row
 
     def profile_of(self, row: Baseline) -> Profile | None:
         """Return the profile that was taken when a baseline was recorded; None where none was."""
         if not row.date:
             return None
+        first, last = (int((_day(row) + timedelta(days=days)).timestamp()) for days in (-1, 2))  # in any zone
+        of_key = _of_row(row) | {"figure": "", "first": first, "last": last}
         with self._asking() as ask:
-            for id, whole in ask(_recorded(row)):
-                with self._unread.leaving_out(MEASUREMENTS, id) as name:
-                    if whole != DROPPED and (profile := profile_of(unpacked(whole, name), row.date, name)) is not None:
+            for _, number, whole in _by_made(ask, _OF_KEY, _RECORDED, of_key):
+                with self._unread.leaving_out(MEASUREMENT, number) as name:
+                    if whole and (profile := profile_of(unpacked(whole, name), row.date, name)) is not None:
                         return profile
         return None
 
     def measured_since(self, tests: Iterable[str], machines: Collection[str], since: datetime) -> set[str]:
         """Return the tests that one of the machines has measured since a time, not only beside another side."""
-        measured = set()
-        of_time = {"since": round(since.timestamp() * 1e6), "time": utc(since)}
         with self._asking() as ask:
-            for test in tests:
-                if any(row.machine in machines for row in ask(_MEASURED_SINCE, _of_test(test) | of_time)):
-                    measured.add(test)
-        return measured
+            of_tests = {
+                test: ask(_MEASURED_SINCE, _of_test(test) | {"since": int(since.timestamp())}) for test in tests
+            }
+            return {test for test, found in of_tests.items() if any(machine in machines for (machine,) in found)}
 
     def earlier_measurements(
         self, machine: str, *, before: str, most: int
@@ -305,34 +275,46 @@ class EarlierRows:
         """
         by_key = {}
         with self._asking() as ask:
-            for workload, topology in list(ask(_keys_of(machine))):
-                key = {"machine": machine, "workload": workload, "topology": topology, "before": before}
-                serving = list(islice(self._serving(ask, key), most))
+            for workload, topology in list(ask(_KEYS_OF, {"machine": machine})):
+                key = {"machine": machine, "workload": workload, "topology": topology, "figure": "", "before": before}
+                serving = list(islice(self._serving(_by_made(ask, _OF_KEY, _FOR_PROVISIONAL, key)), most))
                 if serving:
                     by_key[Key(workload, topology)] = tuple(reversed(serving))
         return by_key
 
-    def _serving(self, ask: _Ask, key: dict[str, str]) -> Iterator[EarlierMeasurement]:
-        """Yield the measurements of a key that serve, latest first; the latest of each GPU has its environment."""
-        gpus = set[str]()
-        for row in ask(_FOR_PROVISIONAL, key):
-            with self._unread.leaving_out(MEASUREMENTS, row.id) as name:
-                earlier = earlier_of_columns(row)
-                if earlier.gpu not in gpus:
-                    ((whole,),) = ask(_WHOLE_OF, {"id": row.id})
-                    if whole != DROPPED:
-                        earlier = replace(earlier, environment=environment_of(unpacked(whole, name), name))
-                gpus.add(earlier.gpu)
-                yield earlier
+    def _serving(self, rows: Iterator[Any]) -> Iterator[EarlierMeasurement]:
+        for _, number, *columns in rows:
+            with self._unread.leaving_out(MEASUREMENT, number):
+                yield earlier_measurement(*columns)
+
+
+class _Against(NamedTuple):
+    """A measurement that was judged against a row."""
+
+    made: int
+    measurement: int
+    session: str
+    of_runs: str
+    drift: float
+    outcome: str
+    code: str
 
 
 def _of_test(test: str, *, beside: bool = False) -> dict[str, object]:
-    return {"test": storable(test), "is_interleaved": beside}
+    return {"test": storable(test), "is_interleaved": int(beside)}
 
 
-def _by_session(rows: Iterable[Any], most: int, counts: Callable[[str], bool]) -> dict[str, Any]:
+def _by_made(ask: _Ask, series: str, query: str, of: dict[str, object], *, reverse: bool = True) -> Iterator[Any]:
+    """Merge what a query finds for each series by its first column, `made`, read row by row as far as is wanted."""
+    numbers = [number for (number,) in ask(series, of)]
+    # As tuples, because `merge` would close a cursor, whose connection may be closed already.
+    found = (map(tuple, ask(query, of | {"series": number})) for number in numbers)
+    return merge(*found, key=itemgetter(0), reverse=reverse)
+
+
+def _by_session(rows: Iterable[_Against], most: int, counts: Callable[[str], bool]) -> dict[str, _Against]:
     """Return the last row of each of the first `most` sessions that count."""
-    taken: dict[str, Any] = {}
+    taken: dict[str, _Against] = {}
     for row in rows:
         if row.session in taken:
             taken[row.session] = max(taken[row.session], row, key=lambda either: either.made)

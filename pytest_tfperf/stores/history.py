@@ -1,65 +1,80 @@
-"""The history: every measurement, written to a file as soon as it is made, or sent to a team's server."""
+"""The history: every measurement, written to a file as soon as it is made, and the sessions that others sent."""
 
 from __future__ import annotations
 
-import math
-import secrets
+import json
+import platform
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
-from sqlalchemy import Table, case, delete, func, insert, or_, select
-from sqlalchemy.sql.functions import coalesce
-
-from pytest_tfperf.core.history_url import place_of
-from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import moment
-from pytest_tfperf.core.session_verdicts import SessionVerdict
+from pytest_tfperf.core.past import seconds_of, storable, time_of
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import one_line, shortened
-from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.earlier_rows import EarlierRows
-from pytest_tfperf.stores.history_database import Database
+from pytest_tfperf.stores.history_file import (
+    HistoryFile,
+    environment_number,
+    insert,
+    last_number,
+    number_of,
+    series_number,
+    slowly,
+)
 from pytest_tfperf.stores.history_rows import (
-    DROPPED,
+    MEASUREMENT,
+    TIMES,
+    VALUE_COLUMNS,
+    VERDICT,
+    SeriesRow,
     UnreadRows,
-    figure_rows,
-    figures_in,
     measurement_row,
-    unpacked,
+    packed,
+    series_row,
+    value_of,
+    value_rows,
     verdict_row,
     whole_measurement,
     whole_verdict,
 )
-from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, PUSHED, VERDICTS
 from pytest_tfperf.stores.kept import Damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
+    from sqlite3 import Connection
 
     import pandas
-    from sqlalchemy import Connection, Select
 
-    from pytest_tfperf.core.figure import Figure
-    from pytest_tfperf.core.history_url import HistoryUrl
-    from pytest_tfperf.core.past import PastResult
-    from pytest_tfperf.stores.history_queries import Filters
-
-    _Row = Mapping[str, Any]
+    from pytest_tfperf.core.measurement import Measurement
+    from pytest_tfperf.core.past import Value
+    from pytest_tfperf.core.session_verdicts import SessionVerdict
 
 _Result = TypeVar("_Result")
 
-_M: Final = MEASUREMENTS.c
-_TRIAL: Final = "trial"  # a row that is deleted again: rewriting an existing row would write nothing to the disk
-_AT_ONCE: Final = 200  # whole measurements that are in memory together
-_ROWS_AT_ONCE: Final = 5000
-_SESSIONS_AT_ONCE: Final = 500  # rows, of which most are of one session
 COLUMNS: Final = (
     *("session", "time", "test", "machine", "workload", "topology"),
     *("unit", "examples_per_sec", "outcome", "runs", "seconds", "name", "is_slowed_on_purpose"),
 )
 """The fields of a measurement for other programs, as `tfperf history --csv` prints them."""
+
+
+class Filters(TypedDict, total=False):
+    """Filters of measurements; a filter that is None or left out selects all.
+
+    Sessions, tests and machines match as a whole, a commit by its first characters. `since` is the first time selected,
+    `until` the first that is not; both have their zone. `is_interleaved` selects measurements beside another side, or
+    those alone; `figure` one figure's values, "" for those of throughputs.
+    """
+
+    session: str | None
+    test: str | None
+    machine: str | None
+    since: datetime | None
+    until: datetime | None
+    commit: str | None
+    is_interleaved: bool | None
+    figure: str | None
 
 
 def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pandas.DataFrame:
@@ -70,7 +85,7 @@ def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pa
     with a warning.
 
     Args:
-        place: the folder of a history, as in `--tfperf-dir`, or the URL of a team's server.
+        place: the folder of a history, as in `--tfperf-dir`.
         wanted: only this session, test, machine or commit, or only since or until a time.
 
     Raises:
@@ -81,251 +96,107 @@ def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pa
     except ModuleNotFoundError:
         raise TfperfError("load_history needs pandas, which is not installed", next_step="pip install pandas") from None
 
-    history = History(place_of(place))
-    rates, figures = history.frame(**wanted), history.figure_results(**wanted)
-    rows = [
-        {name: getattr(result, name) for name in rates.columns if name != "examples_per_sec"}
-        | {"examples_per_sec": math.nan, "outcome": result.outcome_word or None}
-        | {"figure": result.key.figure, "value": result.value}
-        for result in figures
-    ]
-    frame = rates.assign(figure="", value=rates["examples_per_sec"])
-    if rows:
-        frame = pd.concat([frame, pd.DataFrame(rows)], ignore_index=True)
+    history = History(Path(place) / "history.sqlite")
+    values = sorted(history.values(**wanted), key=lambda value: bool(value.series.figure))
+    rows = [_row(value) | {"figure": value.series.figure, "value": value.value} for value in values]
     if unread := str(history.unread):
         warnings.warn(one_line(unread), stacklevel=2)
-    return frame.assign(time=pd.to_datetime(frame["time"], utc=True, format="ISO8601", errors="coerce"))
+    frame = pd.DataFrame(rows, columns=pd.Index([*COLUMNS, "figure", "value"])).astype({"outcome": object})
+    return frame.assign(time=pd.to_datetime(frame["time"], utc=True))
 
 
 class History:
     """A history, opened anew for each call.
 
-    Every method that reads or writes raises TfperfError where the file or the server cannot be used, and, but for
+    Every method that reads or writes raises TfperfError where the file cannot be used, and, but for
     `earlier`, `values_of` and `times_of`, where there is no history yet. A row that is damaged, or that a
     newer version wrote in a format unknown here, is left out and noted in `unread`.
 
     Args:
-        place: the SQLite file, whose folder is made where missing; or the URL of a team's server.
+        path: the SQLite file, whose folder is made where missing.
 
     Attributes:
-        database: the file or the server.
+        database: the file.
         moved_aside: a sentence about a damaged file that was moved; "" where none was damaged.
         unread: the rows that were left out, which every caller must report.
         earlier: what a session asks of the sessions before it.
     """
 
-    def __init__(self, place: Path | HistoryUrl) -> None:
-        self.database = Database(place)
+    def __init__(self, path: Path) -> None:
+        self.database = HistoryFile(path)
         self.moved_aside = ""
         self.unread = UnreadRows(self._test_of)
         self.earlier = EarlierRows(self.database, self.unread)
 
+    # Writing
+
     def prepare(self) -> None:
         """Make the file and write to it, so that a fault shows before the first measurement."""
+        self._write(lambda connection: connection.execute("update tfperf_history set version = version"))
 
-        def write_and_take_back(connection: Connection) -> None:
-            connection.execute(HISTORY.insert().values(version=0, id=_TRIAL))
-            connection.execute(delete(HISTORY).where(HISTORY.c.id == _TRIAL))
-
-        self._write(write_and_take_back)
-
-    def append(self, measurement: Measurement, replaces: str | None = None) -> str:
-        """Add a measurement and return its id; it is on disk when this returns.
+    def append(self, measurement: Measurement, replaces: int | None = None) -> int:
+        """Add a measurement and return its number; it is on disk when this returns.
 
         Args:
             measurement: decided or not; an undecided measurement counts for no later verdict.
-            replaces: id of the same test's measurement before its latest run, which is replaced.
+            replaces: number of the same test's measurement before its latest run, which is replaced where it is there.
         """
-        figures = figure_rows(measurement)
-        return self._add(MEASUREMENTS, measurement_row(measurement), measurement.time, replaces, figures)
+        m = measurement
+        row, values = measurement_row(m), value_rows(m)
+        facts = json.dumps({storable(name): storable(fact) for name, fact in sorted(m.environment.items())})
+
+        def add(connection: Connection) -> int:
+            ((last,),) = connection.execute("select coalesce(max(made), 0) from tfperf_measurements")
+            made = max(last + 1, seconds_of(m.time) * 1_000_000)
+            session = _session_number(connection, storable(m.session), storable(m.machine), began=row["time"])
+            numbers = [series_number(connection, series, is_latest=True) for series, _ in values]
+            same = "number = ? and session = ? and series = ?"  # in a new file, the number may be another's
+            is_there = _delete(connection, same, (replaces, session, numbers[0]))
+            refers = {"number": replaces if is_there else None, "session": session, "series": numbers[0]}
+            refers["environment"] = environment_number(connection, facts)
+            insert(connection, "tfperf_measurements", [refers | {"made": made} | row])
+            number = last_number(connection)
+            insert(connection, "tfperf_details", [{"measurement": number, "whole": packed(m)}])
+            of_values = ({"measurement": number, "series": series, "made": made} for series in numbers)
+            insert(connection, "tfperf_values", [of | row for of, (_, row) in zip(of_values, values, strict=True)])
+            return number
+
+        return self._write(add)
 
     def append_verdict(self, verdict: SessionVerdict, *, session: str, time: str) -> None:
         """Add a verdict on a whole session; it is on disk when this returns."""
-        self._add(VERDICTS, verdict_row(verdict, session=session, time=time), time)
+        row = verdict_row(verdict, time)
+
+        def add(connection: Connection) -> None:
+            of = _session_number(connection, storable(session), storable(verdict.machine), began=row["time"])
+            insert(connection, "tfperf_session_verdicts", [{"session": of} | row])
+
+        self._write(add)
+
+    def end_session(self, session: str, *, time: str) -> None:
+        """Note that a session has ended, so that it may be sent."""
+        ended = "update tfperf_sessions set ended = ? where session = ?"
+        self._write(lambda connection: connection.execute(ended, (seconds_of(time), storable(session))))
 
     def prune(self, before: datetime) -> int:
-        """Delete all rows from before a time, free their space, and return the number of measurements deleted."""
+        """Delete all sessions and measurements from before a time, free their space, and return how many measurements.
+
+        No import brings them back.
+        """
+        time = int(before.timestamp())
 
         def delete_old(connection: Connection) -> int:
-            measurements, *_ = (
-                connection.execute(delete(table).where(*queries.conditions(table, {"until": before}))).rowcount
-                for table in (MEASUREMENTS, VERDICTS, FIGURES)
-            )
-            return measurements
+            deleted = _delete(connection, "time < ?", (time,))
+            connection.execute("delete from tfperf_session_verdicts where time < ?", (time,))
+            is_empty = "number not in (select session from tfperf_measurements)"
+            connection.execute(f"delete from tfperf_sessions where began < ? and {is_empty}", (time,))
+            connection.execute("update tfperf_history set pruned = max(pruned, ?)", (time,))
+            return deleted
 
         self.database.require()
         deleted = self._write(delete_old)
         self.database.compact()
         return deleted
-
-    def measurements(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
-        """Return whole measurements, by default all, in the order in which they were made."""
-        return self._wholes(MEASUREMENTS, queries.wholes(MEASUREMENTS, wanted), whole_measurement)
-
-    def measurements_of(self, ids: Collection[str]) -> list[Measurement]:
-        """Return whole measurements by their ids, latest first; those that can't be read are left out."""
-        wholes = queries.wholes(MEASUREMENTS, {}).where(_M.id.in_(ids))
-        return list(self._wholes(MEASUREMENTS, wholes, whole_measurement))[::-1]
-
-    def comparisons(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
-        """Return whole measurements beside another side, in order, without those whose details were dropped."""
-        kept = queries.wholes(MEASUREMENTS, {**wanted, "is_interleaved": True}, with_details=True)
-        return self._wholes(MEASUREMENTS, kept, whole_measurement)
-
-    def newest_sessions(self, machine: str | None = None, *, alone_only: bool = False) -> Iterator[tuple[str, str]]:
-        """Yield each session's id with each of its machines, the one that measured last first.
-
-        With `alone_only` sessions that only measured beside another side are left out.
-        """
-        wanted: Filters = {"machine": machine, "is_interleaved": False if alone_only else None}
-        query = select(_M.session, _M.machine).where(*queries.conditions(MEASUREMENTS, wanted))
-        known = set[tuple[str, str]]()
-        for session, name, *_ in self._portions(query, MEASUREMENTS, _SESSIONS_AT_ONCE, newest_first=True):
-            if (session, name) not in known:
-                known.add((session, name))
-                yield session, name
-
-    def has(self, **wanted: Unpack[Filters]) -> bool:
-        """Whether there is any such measurement."""
-        self.database.require()
-        found = select(_M.id).where(*queries.conditions(MEASUREMENTS, wanted)).limit(1)
-        return any(self._rows(found))
-
-    def values_of(self, name: str, **wanted: Unpack[Filters]) -> list[str]:
-        """Return the values of a column, the one that was measured last first."""
-        rows = select(_M[name]).where(*queries.conditions(MEASUREMENTS, wanted))
-        newest_first = rows.group_by(_M[name]).order_by(func.max(_M.made).desc())
-        return [str(value) for (value,) in self._rows(newest_first)]
-
-    def times_of(self, **wanted: Unpack[Filters]) -> tuple[str, str]:
-        """Return the times of the first and the last measurement; there must be one."""
-        times = select(func.min(_M.time), func.max(_M.time)).where(*queries.conditions(MEASUREMENTS, wanted))
-        first, last = next(self._rows(times))
-        return str(first), str(last)
-
-    def verdicts(self, *, session: str, machine: str) -> list[SessionVerdict]:
-        """Return the verdicts on a session as a whole."""
-        self.database.require()
-        return list(
-            self._wholes(VERDICTS, queries.wholes(VERDICTS, {"session": session, "machine": machine}), whole_verdict)
-        )
-
-    def results(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
-        """Yield results of throughputs, by default all without another side, in the order in which they were made."""
-        yield from self._results(queries.results(wanted))
-
-    def points(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
-        """Yield `results` without interval, runs, seconds, baseline and place, in a third of the time."""
-        yield from self._results(queries.results(wanted, queries.POINT), queries.POINT)
-
-    def latest(self, **wanted: Unpack[Filters]) -> list[PastResult]:
-        """Return the last result of each machine's test, workload and topology, in the order of `results`."""
-        return list(self._results(queries.latest(wanted)))
-
-    def figure_results(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
-        """Yield results of further figures, by default all without another side, in the order in which they were made.
-
-        Each has the `Figure` of its test's latest measurement.
-        """
-        self.database.require()
-        last = {tuple(series): id for *series, id in self._rows(queries.latest_figures(wanted))}
-        asked: dict[tuple[str, str], Figure] = {}
-        ids = sorted(set(last.values()))
-        for start in range(0, len(ids), _AT_ONCE):
-            of_ids = queries.wholes(MEASUREMENTS, {}).add_columns(_M.id)
-            portion = of_ids.where(_M.id.in_(ids[start : start + _AT_ONCE]))
-            for whole, id in list(self._rows(portion)):
-                with self.unread.leaving_out(MEASUREMENTS, id) as name:
-                    if whole != DROPPED:
-                        asked |= {(id, figure.name): figure for figure in figures_in(unpacked(whole, name), name)}
-        for row in self._portions(queries.figure_results(wanted), FIGURES, _ROWS_AT_ONCE):
-            series = row.machine, row.test, row.workload, row.topology, row.figure
-            with self.unread.leaving_out(FIGURES, f"{row.id}-{row.figure}"):
-                if (figure := asked.get((last.get(series, ""), row.figure))) is not None:
-                    yield queries.as_result(row, figure=figure)
-
-    def rows(self, **wanted: Unpack[Filters]) -> Iterator[dict[str, Any]]:
-        """Yield measurements as `COLUMNS`, by default all without another side, in the order in which they were made.
-
-        The outcome is the test's, the worst of its throughput's and its figures', or None.
-        """
-        for result in self.results(**wanted):
-            row = {name: getattr(result, "value" if name == "examples_per_sec" else name) for name in COLUMNS}
-            yield row | {"outcome": result.test_outcome or None}
-
-    def frame(self, **wanted: Unpack[Filters]) -> pandas.DataFrame:
-        """Return `rows` as a pandas DataFrame, with `COLUMNS` even if there are none."""
-        import pandas as pd
-
-        rows = [tuple(row.values()) for row in self.rows(**wanted)]
-        return pd.DataFrame(rows, columns=pd.Index(COLUMNS)).astype({"outcome": object})
-
-    def _results(self, query: Select[Any], names: Sequence[str] = queries.RESULT) -> Iterator[PastResult]:
-        for row in self._portions(query, MEASUREMENTS, _ROWS_AT_ONCE):
-            try:
-                result = queries.as_result(row, names)
-            except TfperfError as error:
-                self.unread.note(MEASUREMENTS, row.id, error)
-            else:
-                yield result
-
-    def _rows(self, query: Select[Any]) -> Iterator[Any]:
-        """Yield a query's rows; none where there is no history yet."""
-        if self.database.exists:
-            with self.database.opened() as connection:
-                yield from connection.execute(query)
-
-    def _portions(self, query: Select[Any], table: Table, at_once: int, *, newest_first: bool = False) -> Iterator[Any]:
-        """Yield a query's rows in the order of making, some at a time, each with its `made` and `id` at the end.
-
-        While its caller works on a row nothing is open, so no slow reader locks a session out.
-        """
-        self.database.require()
-        made, id = table.c.made, table.c.id
-        query = query.add_columns(made, id).limit(at_once)
-        query = query.order_by(made.desc(), id.desc()) if newest_first else query.order_by(made, id)
-        part = query
-        while True:
-            with self.database.opened() as connection:
-                rows = connection.execute(part).all()
-            yield from rows
-            if len(rows) < at_once:
-                return
-            *_, last_made, last_id = rows[-1]
-            later = id < last_id if newest_first else id > last_id
-            part = query.where(made <= last_made if newest_first else made >= last_made, or_(made != last_made, later))
-
-    def _wholes(self, table: Table, query: Select[Any], read: Callable[[bytes, str], _Result]) -> Iterator[_Result]:
-        for whole, _, id in self._portions(query, table, _AT_ONCE):
-            with self.unread.leaving_out(table, id) as name:
-                if whole == DROPPED:
-                    self.unread.add_dropped(name)
-                else:
-                    yield read(whole, name)
-
-    def _test_of(self, id: object) -> str:
-        """Name the test and session of a measurement that can't be read."""
-        row = next(self._rows(select(_M.test, _M.session).where(_M.id == id)), None)
-        return f"{shortened(row.test)} in session {shortened(row.session)}" if row else ""
-
-    def _add(
-        self, table: Table, row: _Row, when: str, replaces: str | None = None, figures: Sequence[_Row] = ()
-    ) -> str:
-        id = replaces or secrets.token_hex(16)
-
-        def add(connection: Connection) -> None:
-            made = max(connection.scalar(_last_made(table)) + 1, round(moment(when).timestamp() * 1e6))
-            connection.execute(delete(table).where(table.c.id == replaces))
-            connection.execute(insert(table).values(**row, id=id, made=made))
-            if table is MEASUREMENTS:
-                connection.execute(delete(FIGURES).where(FIGURES.c.measurement == id))
-            first = max(connection.scalar(_last_made(FIGURES)) + 1, made) if figures else 0
-            for number, figure in enumerate(figures):
-                own = {"id": f"{id}-{figure['figure']}", "made": first + number, "measurement": id}
-                connection.execute(insert(FIGURES).values(**figure, **own))
-
-        self._write(add)
-        return id
 
     def _write(self, action: Callable[[Connection], _Result]) -> _Result:
         """Run an action in a transaction; a damaged file is moved aside, and a new one made."""
@@ -341,9 +212,227 @@ class History:
         with self.database.opened(writes=True) as connection:
             return action(connection)
 
+    # Values
 
-def _last_made(table: Table) -> Select[Any]:
-    """Select the greatest `made` that a table ever had, because a row that was pushed may have been deleted since."""
-    pushed = select(func.max(PUSHED.c.made)).where(PUSHED.c.kind == table.name).scalar_subquery()
-    kept = select(func.max(table.c.made)).scalar_subquery()
-    return select(case((coalesce(pushed, 0) > coalesce(kept, 0), pushed), else_=coalesce(kept, 0)))
+    def values(self, **wanted: Unpack[Filters]) -> Iterator[Value]:
+        """Yield values of throughputs and further figures, in the order in which they were made.
+
+        By default all without another side, which form a series.
+        """
+        wanted = {"is_interleaved": False, **wanted}
+        clauses, parameters = conditions(wanted, in_order=True)
+        clauses.append("v.value is not null")
+        if wanted.get("figure") is not None:
+            clauses.append("s.figure = ?")
+            parameters.append(wanted["figure"])
+        yield from self._values(f"{_VALUES} where {' and '.join(clauses)} {_order(wanted)}", parameters)
+
+    def latest(self, **wanted: Unpack[Filters]) -> list[Value]:
+        """Return the last throughput of each machine's test, workload and topology, in the order of `values`."""
+        clauses, parameters = conditions({"is_interleaved": False, **wanted})
+        of_series = f"select m.number from tfperf_measurements m where m.series = s.number and {' and '.join(clauses)}"
+        last = f"{of_series} order by m.made desc, m.number desc limit 1"
+        query = f"{_LATEST} where s.figure = '' and v.measurement = ({last}) order by +v.made, v.measurement"
+        return list(self._values(query, parameters))
+
+    def _values(self, query: str, parameters: Iterable[object]) -> Iterator[Value]:
+        self.database.require()
+        with self.database.opened() as connection:
+            series = self._series(connection)
+            known = "select number, session from tfperf_sessions where typeof(session) = 'text'"
+            sessions = dict(connection.execute(known))
+            for of, number, session, *columns in slowly(connection, query, tuple(parameters)):
+                if (of_series := series.get(of)) is None:
+                    continue  # it was noted
+                try:
+                    if session not in sessions:
+                        raise TfperfError(f"session is {shortened(repr(session))}")
+                    yield value_of(of_series, sessions[session], number, tuple(columns))
+                except TfperfError as error:
+                    self.unread.note(MEASUREMENT, number, error)
+
+    def _series(self, connection: Connection) -> Mapping[int, SeriesRow]:
+        series = {}
+        columns = "number, machine, test, workload, topology, figure, name, asked"
+        for number, *row in connection.execute(f"select {columns} from tfperf_series"):
+            with self.unread.leaving_out("series", number) as name:
+                series[number] = series_row(tuple(row), name)
+        return series
+
+    def rows(self, **wanted: Unpack[Filters]) -> Iterator[dict[str, Any]]:
+        """Yield measurements as `COLUMNS`, by default all without another side, in the order in which they were made.
+
+        The outcome is the test's, the worst of its throughput's and its figures', or None.
+        """
+        of_rates: Filters = {**wanted, "figure": ""}
+        return map(_row, self.values(**of_rates))
+
+    # Whole measurements and verdicts
+
+    def measurements(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
+        """Yield whole measurements, by default all, in the order in which they were made."""
+        clauses, parameters = conditions(wanted, in_order=True)
+        return self._wholes(f"{_MEASUREMENTS} where {' and '.join(clauses)} {_order(wanted)}", parameters)
+
+    def measurements_of(self, numbers: Collection[int]) -> list[Measurement]:
+        """Return whole measurements by their numbers, latest first; those that can't be read are left out."""
+        query = f"{_MEASUREMENTS} where m.number in ({', '.join('?' * len(numbers))}) order by m.made desc"
+        return list(self._wholes(query, numbers))
+
+    def comparisons(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
+        """Yield whole measurements beside another side, in order, without those whose details were dropped."""
+        clauses, parameters = conditions({**wanted, "is_interleaved": True}, in_order=True)
+        query = f"{_MEASUREMENTS} where {' and '.join(clauses)} and d.whole is not null {_order(wanted)}"
+        return self._wholes(query, parameters)
+
+    def _wholes(self, query: str, parameters: Iterable[object]) -> Iterator[Measurement]:
+        self.database.require()
+        with self.database.opened() as connection:
+            for whole, number in slowly(connection, query, tuple(parameters)):
+                with self.unread.leaving_out(MEASUREMENT, number) as name:
+                    if whole is None:
+                        self.unread.add_dropped(name)
+                    else:
+                        yield whole_measurement(whole, name)
+
+    def verdicts(self, *, session: str, machine: str) -> list[SessionVerdict]:
+        """Return the verdicts on a session as a whole."""
+        query = (
+            "select d.whole, d.rowid from tfperf_session_verdicts d join tfperf_sessions t on t.number = d.session "
+            "where t.session = ? and t.machine = ? order by d.rowid"
+        )
+        found = []
+        self.database.require()
+        for whole, number in self._rows(query, (storable(session), storable(machine))):
+            with self.unread.leaving_out(VERDICT, number) as name:
+                found.append(whole_verdict(whole, name))
+        return found
+
+    # Names and times
+
+    def newest_sessions(self, machine: str | None = None, *, alone_only: bool = False) -> Iterator[tuple[str, str]]:
+        """Yield each session's id with each of its machines, the one that measured last first.
+
+        With `alone_only` sessions that only measured beside another side are left out.
+        """
+        alone = " and m.is_interleaved = 0" if alone_only else ""
+        last = f"select max(m.made) from tfperf_measurements m where m.session = t.number{alone}"
+        query = (
+            f"select session, machine from (select t.session, t.machine, ({last}) as made from tfperf_sessions t "
+            f"{'' if machine is None else 'where t.machine = ?'}) where made is not null "
+            "and typeof(session) = 'text' order by made desc"  # `values` notes what is damaged
+        )
+        self.database.require()
+        yield from self._rows(query, () if machine is None else (storable(machine),))
+
+    def has(self, **wanted: Unpack[Filters]) -> bool:
+        """Whether there is any such measurement."""
+        clauses, parameters = conditions(wanted)
+        self.database.require()
+        return any(self._rows(f"select 1 {_FROM} where {' and '.join(clauses)} limit 1", parameters))
+
+    def values_of(self, name: str, **wanted: Unpack[Filters]) -> list[str]:
+        """Return the different sessions, tests, machines or commits, the one that was measured last first."""
+        clauses, parameters = conditions(wanted)
+        column = {"session": "t.session", "commit": 'm."commit"'}.get(name, f"s.{name}")
+        query = f"select {column} {_FROM} where {' and '.join(clauses)} group by {column} order by max(m.made) desc"
+        return [str(value) for (value,) in self._rows(query, parameters)]
+
+    def times_of(self, **wanted: Unpack[Filters]) -> tuple[str, str]:
+        """Return the times of the first and the last measurement; there must be one."""
+        clauses, parameters = conditions(wanted)
+        clauses.append(f"m.time between {TIMES.start} and {TIMES.stop - 1}")
+        query = f"select min(m.time), max(m.time) {_FROM} where {' and '.join(clauses)}"
+        ((first, last),) = self._rows(query, parameters)
+        return time_of(first or 0), time_of(last or 0)
+
+    def _rows(self, query: str, parameters: Iterable[object]) -> list[Any]:
+        """Return a query's rows; none where there is no history yet."""
+        if not self.database.exists:
+            return []
+        with self.database.opened() as connection:
+            return connection.execute(query, tuple(parameters)).fetchall()
+
+    def _test_of(self, number: object) -> str:
+        """Name the test and session of a measurement that can't be read."""
+        for test, session in self._rows(f"select s.test, t.session {_FROM} where m.number = ?", (number,)):
+            return f"{shortened(test)} in session {shortened(session)}"
+        return ""
+
+
+def _row(value: Value) -> dict[str, Any]:
+    own = {
+        "examples_per_sec": float("nan") if value.series.figure else value.value,
+        "outcome": (value.outcome_word if value.series.figure else value.test_outcome) or None,
+    }
+    return {name: own[name] if name in own else getattr(value, name) for name in COLUMNS}
+
+
+_COLUMNS: Final = f"select v.series, v.measurement, m.session, {', '.join(VALUE_COLUMNS)}"
+_LATEST: Final = (  # a cross join, because SQLite would look at all values rather than at all series first
+    f"{_COLUMNS} from tfperf_series s cross join tfperf_values v on v.series = s.number "
+    "join tfperf_measurements m on m.number = v.measurement"
+)
+_VALUES: Final = (  # and here at the measurements first
+    f"{_COLUMNS} from tfperf_measurements m cross join tfperf_values v on v.measurement = m.number "
+    "join tfperf_series s on s.number = v.series"
+)
+_FROM: Final = (
+    "from tfperf_measurements m join tfperf_series s on s.number = m.series join tfperf_sessions t on "
+    "t.number = m.session"
+)
+_MEASUREMENTS: Final = (
+    "select d.whole, m.number from tfperf_measurements m left join tfperf_details d on d.measurement = m.number"
+)
+
+
+def conditions(wanted: Filters, *, in_order: bool = False) -> tuple[list[str], list[object]]:
+    """Return the conditions for the measurements m that are wanted, at least one, and their parameters.
+
+    With `in_order` a machine's measurements are found among all, in the order of making, and need not be sorted.
+    """
+    clauses, parameters = ["true"], list[object]()
+    of_series = {name: storable(str(wanted[name])) for name in ("test", "machine") if wanted.get(name) is not None}
+    if of_series:
+        equal = " and ".join(f"{name} = ?" for name in of_series)
+        # With a plus, SQLite looks for another index: a machine has more measurements than a session or a commit.
+        is_many = "test" not in of_series and (in_order or wanted.get("session") or wanted.get("commit"))
+        clauses.append(f"{'+' if is_many else ''}m.series in (select number from tfperf_series where {equal})")
+        parameters += of_series.values()
+    if (session := wanted.get("session")) is not None:
+        clauses.append("m.session in (select number from tfperf_sessions where session = ?)")
+        parameters.append(storable(session))
+    if (commit := wanted.get("commit")) is not None:  # a range and not LIKE, for which SQLite uses no index
+        first = storable(commit)
+        clauses.append('m."commit" >= ? and m."commit" < ?')
+        parameters += (first, first + "\U0010ffff")
+    if (is_interleaved := wanted.get("is_interleaved")) is not None:
+        clauses.append(f"m.is_interleaved = {int(is_interleaved)}")
+    if (since := wanted.get("since")) is not None:
+        # `made` is never before `time`, and has an index.
+        clauses.append("m.time >= ? and m.made >= ?")
+        parameters += (int(since.timestamp()), int(since.timestamp()) * 1_000_000)
+    if (until := wanted.get("until")) is not None:
+        clauses.append("m.time < ?")
+        parameters.append(int(until.timestamp()))
+    return clauses, parameters
+
+
+def _order(wanted: Filters) -> str:
+    """Return the order of making: along its index for most of a history, sorted for what another index finds."""
+    is_small = any(wanted.get(name) is not None for name in ("session", "test", "commit"))
+    return "order by +m.made, m.number" if is_small else "order by m.made, m.number"
+
+
+def _session_number(connection: Connection, session: str, machine: str, *, began: int) -> int:
+    """Return the number of a session on a machine, which is added where it is new."""
+    facts = {"session": session, "machine": machine, "host": platform.node(), "began": began}
+    return number_of(connection, "tfperf_sessions", facts, "session", "machine")
+
+
+def _delete(connection: Connection, which: str, parameters: tuple[object, ...]) -> int:
+    """Delete measurements with their values and details, and return how many."""
+    for table in ("tfperf_values", "tfperf_details"):
+        of = f"delete from {table} where measurement in (select number from tfperf_measurements where {which})"
+        connection.execute(of, parameters)
+    return connection.execute(f"delete from tfperf_measurements where {which}", parameters).rowcount

@@ -6,105 +6,202 @@ name, for the message.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from sys import intern
+from typing import Any, Final, NamedTuple
 
 from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import EarlierMeasurement, PastResult, SessionChanges, moment, not_provisional
+from pytest_tfperf.core.past import (
+    EarlierMeasurement,
+    Series,
+    SessionChanges,
+    Value,
+    not_provisional,
+    seconds_of,
+    storable,
+    time_of,
+)
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
-from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, VERDICTS
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
-
-if TYPE_CHECKING:
-    from sqlalchemy import Table
 
 _PROVISIONAL = " (provisional)"
 
-DROPPED: Final = b"dropped"
-"""In place of a whole measurement that is older than those which the history keeps."""
+MEASUREMENT, VERDICT = "measurement", "session verdict"
+"""What rows are called in messages."""
 
-_TEXTS = ("session", "test", "name", "machine", "topology", "commit")
+
+class SeriesRow(NamedTuple):
+    """A series, with what its test said of it last."""
+
+    series: Series
+    name: str  # the workload's in the test
+    figure: Figure | None  # None for the throughput
 
 
 def measurement_row(m: Measurement) -> dict[str, Any]:
-    """Return the columns of a measurement except `id` and `made`."""
-    result = PastResult.of(m)
-    serving = []
-    if not_provisional(m) is None and len(m.runs) == len(m.throughput.runs):
-        values = zip(m.runs, m.throughput.runs, strict=True)
-        serving = [(value.log_rate, value.error, value.windows) for run, value in values if run.disturbance is None]
-    row = {name: storable(getattr(m, name)) for name in _TEXTS} | {
-        "unit": result.unit,
-        "examples_per_sec": result.value,
-        "low": result.low,
-        "high": result.high,
-        "time": utc(moment(m.time)),
-        "workload": storable(m.workload.id),
-        "is_slowed_on_purpose": result.is_slowed_on_purpose,
-        "is_interleaved": m.other is not None,
-        "outcome": result.test_outcome or None,
-        "throughput_outcome": result.outcome_word or None,
-        "runs": result.runs,
+    """Return the columns of a measurement except those that refer to other rows, and `made`."""
+    value = Value.of(m)
+    return {
+        "time": value.at,
+        "commit": storable(m.commit),
+        "outcome": value.test_outcome,
         "workers": m.workers,
         "seconds": m.seconds,
-        "baseline": result.baseline,
         "gpu": storable(m.gpu),
-        "run_values": json.dumps(serving),
-        "whole": _packed(m),
+        "is_slowed_on_purpose": int(value.is_slowed_on_purpose),
+        "is_interleaved": int(m.other is not None),
     }
-    if result.baseline is not None and m.verdict and m.verdict.baseline:
-        expected = math.log(result.baseline) + m.verdict.common_drift
-        code = ""  # of a changed work tree, or outside of a repository, it is not known
-        if m.commit and not m.commit.endswith("-dirty"):
-            code = hashlib.sha256(json.dumps([m.commit, sorted(m.environment.items())]).encode()).hexdigest()[:16]
-        row |= {
-            "baseline_date": m.verdict.baseline.date,
-            "changes": json.dumps([run.log_rate - expected for run in m.throughput.runs]),
-            "code": code,
-        }
-    return row
 
 
-def figure_rows(m: Measurement) -> list[dict[str, Any]]:
-    """Return the columns of its further figures except `id`, `made` and `measurement`."""
-    rows = []
+def value_rows(m: Measurement) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the columns of each figure's series and of its value, the throughput first.
+
+    The values lack `measurement`, `series` and `made`.
+    """
+    of_rate = Value.of(m)
+    series = {**of_rate.series._asdict(), "name": storable(m.name), "asked": ""}
+    rows = [(series, _of_rate(m, of_rate))]
     for verdict in m.figures:
-        row = {name: storable(getattr(m, name)) for name in ("session", "test", "machine", "topology")} | {
-            "time": utc(moment(m.time)),
-            "workload": storable(m.workload.id),
-            "figure": verdict.figure.name,
-            "unit": storable(verdict.figure.unit or ""),
+        name = verdict.figure.name
+        row = _of_verdict(verdict, verdict.compared_with) | {
             "value": verdict.value,
-            "outcome": verdict.outcome.value if verdict.outcome is not None and verdict.is_decided else None,
-            "baseline": verdict.compared_with,
-            "place": " and ".join(verdict.places),
+            "low": verdict.value,
+            "high": verdict.value,
+            "unit": storable(verdict.figure.unit or ""),
+            "outcome": verdict.outcome.value if verdict.outcome is not None and verdict.is_decided else "",
+            "runs": of_rate.runs,
+            "of_runs": json.dumps([plain(run.figures[name]) for run in m.runs if name in run.figures]),
         }
-        rows.append(row)
+        rows.append((series | {"figure": name, "asked": json.dumps(plain(verdict.figure))}, row))
     return rows
 
 
-def figures_in(whole: Any, row: str) -> list[Figure]:
-    """Return the figures that a measurement's test asked for, from the JSON that a row keeps."""
+def _of_rate(m: Measurement, value: Value) -> dict[str, Any]:
+    summary = m.throughput.runs
+    disturbed = [run.disturbance is not None for run in m.runs] or [False] * len(summary)
+    counts = len(disturbed) == len(summary)
+    runs = [(run.log_rate, plain(run.error), run.windows) for run in summary]
+    row = {
+        "value": value.value,
+        "low": value.low,
+        "high": value.high,
+        "unit": storable(value.unit),
+        "outcome": value.outcome_word,
+        "runs": value.runs,
+        "of_runs": json.dumps([(*run, int(bad)) for run, bad in zip(runs, disturbed, strict=True)] if counts else runs),
+        "serves": int(counts and not_provisional(m) is None),
+    }
+    return (_of_verdict(m.verdict, value.baseline) if m.verdict else _of_verdict(Verdict(), None)) | row
+
+
+def _of_verdict(verdict: Verdict, baseline: float | None) -> dict[str, Any]:
+    row, tolerance = verdict.baseline, verdict.tolerance
+    return {
+        "change": verdict.change,
+        "lower": tolerance.lower if tolerance else None,
+        "upper": tolerance.upper if tolerance else None,
+        "baseline": baseline,
+        "baseline_date": row.date if row is not None and baseline is not None else "",
+        "drift": verdict.common_drift,
+        "rank": storable(verdict.rank),
+        "place": storable(" and ".join(verdict.places)),
+        "serves": 0,
+    }
+
+
+def series_row(columns: tuple[Any, ...], row: str) -> SeriesRow:
+    """Make the series from machine, test, workload, topology, figure, name and what is asked."""
+    *identity, name, figure = columns
+    if not all(isinstance(column, str) for column in columns):
+        raise TfperfError(f"{row} is damaged: {shortened(repr(columns))}")
     try:
-        return [build(Figure, verdict["figure"], row, newer=True) for verdict in whole["verdicts"][1:]]
-    except (KeyError, TypeError) as error:
-        raise TfperfError(f"{row} is damaged: {error!r}") from None
+        what = build(Figure, plain_json.from_json(figure), row, newer=True) if figure else None
+    except (TypeError, ValueError) as error:
+        raise TfperfError(f"{row} is damaged: {error}") from None
+    return SeriesRow(Series(*map(intern, identity)), intern(name), what)
+
+
+# Checked here and not by `plain_json.build`, which is too slow for hundreds of thousands of values.
+_TEXT, _NUMBER, _COUNT = (str,), (float, int), (int,)
+VALUE_COLUMNS: Final[Mapping[str, tuple[type, ...]]] = {
+    "m.time": _COUNT,
+    "v.unit": _TEXT,
+    "v.value": _NUMBER,
+    "v.low": _NUMBER,
+    "v.high": _NUMBER,
+    "v.outcome": _TEXT,
+    "v.runs": _COUNT,
+    "m.seconds": _NUMBER,
+    "m.outcome": _TEXT,
+    "v.baseline": (*_NUMBER, type(None)),
+    'm."commit"': _TEXT,
+    "m.is_slowed_on_purpose": _COUNT,
+    "v.place": _TEXT,
+}
+"""The columns of a `Value` beside measurement, series and session, and the types that they may have."""
+
+TIMES: Final = range(-62135596800, 253402300800)
+"""The seconds of the years 1 to 9999."""
+
+
+def value_of(of: SeriesRow, session: str, number: int, columns: tuple[Any, ...]) -> Value:
+    """Make a Value from its `VALUE_COLUMNS`.
+
+    Raises:
+        TfperfError: a value has another type than its column, which SQLite does not check, or is out of range.
+    """
+    if (wrong := _column_of_another_type(tuple(map(type, columns)))) is not None:
+        name = list(VALUE_COLUMNS)[wrong].partition(".")[2].strip('"')
+        raise TfperfError(f"{name} is {shortened(repr(columns[wrong]))}")
+    at, unit, value, low, high, word, runs, seconds, of_test, baseline, commit, is_slowed, place = columns
+    outcome, is_provisional = outcome_of(word)
+    outcome_of(of_test)
+    if not (-math.inf if of.figure else 0) < value < math.inf:
+        raise TfperfError(f"value is {value}")
+    if at not in TIMES:
+        raise TfperfError(f"time is {at}")
+    return Value(
+        of.series,
+        session,
+        at,
+        intern(unit),
+        value,
+        low,
+        high,
+        outcome,
+        runs,
+        seconds,
+        intern(of_test),
+        baseline,
+        intern(commit),
+        bool(is_slowed),
+        is_provisional,
+        intern(place),
+        of.name,
+        of.figure,
+        number,
+    )
+
+
+@cache
+def _column_of_another_type(types: tuple[type, ...]) -> int | None:
+    """Return the number of the first column whose type is not its own; None for none."""
+    pairs = zip(types, VALUE_COLUMNS.values(), strict=True)
+    return next((index for index, (kind, kinds) in enumerate(pairs) if kind not in kinds), None)
 
 
 @cache
@@ -117,40 +214,25 @@ def outcome_of(text: object) -> tuple[Outcome | None, bool]:
         raise TfperfError(f"outcome is {shortened(repr(text))}") from None
 
 
-def verdict_row(verdict: SessionVerdict, *, session: str, time: str) -> dict[str, Any]:
-    """Return the columns of a session's verdict except `id` and `made`."""
-    texts = {name: storable(getattr(verdict, name)) for name in ("machine", "kind", "outcome")}
-    return texts | {"session": storable(session), "time": utc(moment(time)), "whole": _packed(verdict)}
+def verdict_row(verdict: SessionVerdict, time: str) -> dict[str, Any]:
+    """Return the columns of a session's verdict except `session`."""
+    texts = {name: storable(getattr(verdict, name)) for name in ("kind", "outcome")}
+    return texts | {"time": seconds_of(time), "whole": packed(verdict)}
 
 
-def storable(text: str) -> str:
-    r"""Return a text that both databases accept: NUL (for PostgreSQL) and lone surrogates are escaped as `\x00`."""
-    return text.encode(errors="backslashreplace").decode().replace("\0", r"\x00")
-
-
-def as_stored(m: Measurement) -> Measurement:
-    """Return the measurement with its texts as the columns store them, so that the two can be matched."""
-    texts: dict[str, Any] = {name: storable(getattr(m, name)) for name in _TEXTS}
-    return replace(m, **texts)
-
-
-def utc(time: datetime) -> str:
-    """Return a time as the column `time` has it: ISO 8601, in UTC, to the second."""
-    return time.astimezone(UTC).isoformat(timespec="seconds")
-
-
-def unpacked(whole: bytes | None, row: str) -> Any:
-    """Return the JSON that a row keeps; None stands for one that is too long to be read."""
-    if whole is None:
-        most = plain_json.MOST_ZIPPED_BYTES / 2**20
-        raise TfperfError(f"{row} is damaged: it has more than {most:g} MiB, compressed")
+def unpacked(whole: object, row: str) -> Any:
+    """Return the JSON that a row keeps."""
     try:
+        if not isinstance(whole, bytes):
+            raise TypeError(f"its details are {shortened(repr(whole))}")
+        if len(whole) > plain_json.MOST_ZIPPED_BYTES:
+            raise ValueError(f"it has more than {plain_json.MOST_ZIPPED_BYTES / 2**20:g} MiB, compressed")
         return plain_json.from_json(plain_json.unzipped(whole))
     except (TypeError, ValueError) as error:
         raise TfperfError(f"{row} is damaged: {error}") from None
 
 
-def whole_measurement(whole: bytes, row: str) -> Measurement:
+def whole_measurement(whole: object, row: str) -> Measurement:
     """Return the measurement that a row keeps; a field that only a newer version knows is left out."""
     measurement = build(Measurement, unpacked(whole, row), row, newer=True)
     if not is_possible(measurement):
@@ -158,7 +240,7 @@ def whole_measurement(whole: bytes, row: str) -> Measurement:
     return measurement
 
 
-def whole_verdict(whole: bytes, row: str) -> SessionVerdict:
+def whole_verdict(whole: object, row: str) -> SessionVerdict:
     """Return the verdict on a session that a row keeps; a field that only a newer version knows is left out."""
     return build(SessionVerdict, unpacked(whole, row), row, newer=True)
 
@@ -171,42 +253,51 @@ def profile_of(recorded: Any, date: str, row: str) -> Profile | None:
     return build(Profile, profile, row, newer=True) if profile else None
 
 
-def session_changes(session: object, changes: object, outcome: str, code: object) -> SessionChanges:
-    """Make a `SessionChanges` from a row's columns."""
+def session_changes(
+    session: str, of_runs: object, baseline: float, drift: object, outcome: object, code: str
+) -> SessionChanges:
+    """Make a `SessionChanges` from a row's columns, of a measurement that was judged against this baseline."""
+    found, _ = outcome_of(outcome)
+    if found is None or not isinstance(drift, float):
+        raise TfperfError(f"outcome and drift can't be read: {shortened(repr((outcome, drift)))}")
+    expected = math.log(baseline) + drift
+    return SessionChanges(session, tuple(run.log_rate - expected for run, _ in _runs(of_runs)), found, code)
+
+
+def earlier_measurement(
+    session: str, time: int, unit: str, commit: str, gpu: str, of_runs: object, environment: object
+) -> EarlierMeasurement:
+    """Make the value from a row's columns, of the runs that were not disturbed."""
+    runs = tuple(run for run, is_disturbed in _runs(of_runs) if not is_disturbed)
     try:
-        of_runs = tuple(map(float, plain_json.from_json(changes)))  # type: ignore[arg-type]
-        if not all(map(math.isfinite, of_runs)):
-            raise ValueError("a change is not finite")
-        return SessionChanges(str(session), of_runs, Outcome(outcome), str(code or ""))
-    except (TypeError, ValueError, AttributeError) as error:
-        raise TfperfError(f"changes and outcome can't be read: {error}") from None
+        facts = plain_json.from_json(str(environment))
+    except ValueError as error:
+        raise TfperfError(f"environment can't be read: {error}") from None
+    if not isinstance(time, int) or time not in TIMES:
+        raise TfperfError(f"time is {shortened(repr(time))}")
+    if not isinstance(facts, dict) or not runs:
+        raise TfperfError(f"of_runs or environment can't be read: {shortened(repr((of_runs, environment)))}")
+    return EarlierMeasurement(
+        session=session, unit=unit, gpu=gpu, commit=commit, date=time_of(time)[:10], runs=runs, environment=facts
+    )
 
 
-def earlier_of_columns(row: Any) -> EarlierMeasurement:
-    """Make the value from a row's columns, without an environment."""
+def _runs(of_runs: object) -> list[tuple[RunValue, bool]]:
     try:
-        values = plain_json.from_json(row.run_values)
-        runs = tuple(RunValue(float(rate), float(error), int(count)) for rate, error, count in values)
-        if not runs or not all(math.isfinite(run.log_rate) for run in runs):
-            raise ValueError("no runs, or a rate that is not finite")
-        columns = {name: row._mapping[name] for name in ("session", "unit", "gpu", "commit")}
-        return EarlierMeasurement(**columns, date=row.time[:10], runs=runs, environment={})
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise TfperfError(f"run_values can't be read: {error}") from None
+        rows = plain_json.from_json(str(of_runs))
+        runs = [(RunValue(float(run[0]), float(run[1]), int(run[2])), bool(run[3:] and run[3])) for run in rows]
+        if not all(math.isfinite(run.log_rate) for run, _ in runs):
+            raise ValueError("a rate is not finite")
+    except (TypeError, ValueError, LookupError, OverflowError) as error:
+        raise TfperfError(f"of_runs can't be read: {error}") from None
+    return runs
 
 
-def environment_of(whole: Any, row: str) -> dict[str, str]:
-    """Return a measurement's environment, from the JSON that a row keeps."""
-    try:
-        return dict(whole["environment"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise TfperfError(f"{row} is damaged: {error!r}") from None
-
-
-def _packed(whole: Measurement | SessionVerdict) -> bytes:
-    text = json.dumps(plain(whole)).encode()
+def packed(whole: Measurement | SessionVerdict) -> bytes:
+    """Return a measurement or a verdict as compressed JSON, without the telemetry of each second if it is too long."""
+    text = json.dumps(plain(whole, brief=True)).encode()
     if len(text) > plain_json.MOST_BYTES and isinstance(whole, Measurement):
-        text = json.dumps(plain(_without_polls(whole))).encode()
+        text = json.dumps(plain(_without_polls(whole), brief=True)).encode()
     return zlib.compress(text)
 
 
@@ -221,7 +312,6 @@ def _without_polls(m: Measurement) -> Measurement:
     return replace(m, **parts)
 
 
-_ROW_OF: Final = {MEASUREMENTS: "measurement", VERDICTS: "session verdict", FIGURES: "figure"}
 _MOST_NAMED: Final = 3
 
 
@@ -231,7 +321,7 @@ class UnreadRows:
     As text it is a sentence that names their number, the first rows and the reasons; "" without any.
 
     Args:
-        test_of: names the test and session of a measurement by its id; "" where they are not known.
+        test_of: names the test and session of a measurement by its number; "" where they are not known.
     """
 
     def __init__(self, test_of: Callable[[object], str] = lambda _: "") -> None:
@@ -244,22 +334,21 @@ class UnreadRows:
         self._dropped.add(row)
 
     @contextmanager
-    def leaving_out(self, table: Table, id: object) -> Iterator[str]:
+    def leaving_out(self, kind: str, number: object) -> Iterator[str]:
         """Note an error that the reading of a row raises, and go on; gives the row's name for messages."""
-        row = f"{_ROW_OF[table]} {id}"
         try:
-            yield row
+            yield f"{kind} {number}"
         except TfperfError as error:
-            self.note(table, id, error)
+            self.note(kind, number, error)
 
-    def note(self, table: Table, id: object, error: TfperfError) -> None:
+    def note(self, kind: str, number: object, error: TfperfError) -> None:
         """Note the error that the reading of a row raised."""
-        row, why = f"{_ROW_OF[table]} {id}", str(error)
+        row, why = f"{kind} {number}", str(error)
         if row in self._why:
             return
         why = why if why.startswith(row) else f"{row}: {why}"
-        is_named = table is MEASUREMENTS and len(self._why) < _MOST_NAMED
-        self._why[row] = f"{why} ({test})" if is_named and (test := self._test_of(id)) else why
+        is_named = kind == MEASUREMENT and len(self._why) < _MOST_NAMED
+        self._why[row] = f"{why} ({test})" if is_named and (test := self._test_of(number)) else why
 
     def __str__(self) -> str:
         sentences = []

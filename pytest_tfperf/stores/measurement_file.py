@@ -2,7 +2,8 @@
 
 {"version": 1, "measurements": [{"test": ..., "runs": [...], ...}, ...]}
 
-A history's tables keep measurements in the same form, and have the same version.
+A history's tables keep measurements in the same form. The document of a session (stores/documents.py) has them, too,
+beside the session's rows; where it travels, gzip compresses it, and the runs have no windows.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 _HEAD = 1000  # characters, which contain "measurements", the first or second name, in any formatting
 
 VERSION: Final = 1
-"""The version of these files and of a history's tables; added fields, which have defaults, don't change it."""
+"""The version of these files; added fields, which have defaults, don't change it."""
 
-IMPOSSIBLE: Final = "no runs or pairs, a run without windows that take time, or a figure that no run gives"
+IMPOSSIBLE: Final = "no runs or pairs, a window that takes no time, or a figure that no run gives"
 _MOST_LOG: Final = 100.0  # of a rate or its error, as a logarithm: a factor of 1e43
 _NEXT = "export it again: tfperf history --export -o FILE"
 _NEWER = "or upgrade pytest-tfperf, if a newer version wrote it"
@@ -41,14 +42,14 @@ def render(measurements: Iterable[Measurement]) -> str:
     return f'{{"version": {VERSION}, "measurements": [\n{lines}\n]}}\n'
 
 
-def write(path: Path, measurements: Iterable[Measurement]) -> None:
-    """Write the file atomically; an earlier file is replaced.
+def write(path: Path, text: str) -> None:
+    """Write a file's text atomically; an earlier file is replaced.
 
     Raises:
         TfperfError: it can't be written.
     """
     with worded(path, "written", "Name another file: -o FILE"):
-        files.replace(path, render(measurements).encode())
+        files.replace(path, text.encode())
 
 
 def is_measurement_file(text: str) -> bool:
@@ -65,7 +66,7 @@ def read(path: Path) -> tuple[Measurement, ...]:
     return parse(files.read(path), files.shown(path))
 
 
-def parse(text: str, name: str) -> tuple[Measurement, ...]:
+def parse(text: str, name: str, *, with_windows: bool = False) -> tuple[Measurement, ...]:
     """Parse a file's text as `read` does; `name` is the file, for messages."""
     try:
         whole = plain_json.from_json(text)
@@ -86,12 +87,14 @@ def parse(text: str, name: str) -> tuple[Measurement, ...]:
             raise TfperfError(f"{error}: {_NEXT}, {_NEWER}") from None
         if not is_possible(measurement):
             raise TfperfError(f"{place}: {IMPOSSIBLE}: {_NEXT}")
+        if with_windows and not has_windows(measurement):
+            raise TfperfError(f"{place} came from another machine, without its windows: {_NEXT} there")
         measurements.append(measurement)
     return tuple(measurements)
 
 
 def is_possible(measurement: Measurement) -> bool:
-    """Whether it has runs, windows that take time, and finite figures, as damaged or edited files may not have."""
+    """Whether it has runs, windows that take time if any, and finite figures, unlike damaged or edited files."""
     pairs = [run for pair in (*measurement.pairs, *measurement.discarded_pairs) for run in (pair.a, pair.b)]
     runs = [*measurement.runs, *measurement.discarded]
     counted = pairs if measurement.other else runs
@@ -105,4 +108,10 @@ def is_possible(measurement: Measurement) -> bool:
 
 def _takes_time(run: Run) -> bool:
     positive = [run.examples_per_step, *(w.steps for w in run.windows), *(w.seconds for w in run.windows)]
-    return bool(run.windows) and all(0 < value < math.inf for value in positive)
+    return all(0 < value < math.inf for value in positive)
+
+
+def has_windows(measurement: Measurement) -> bool:
+    """Whether its runs have windows, which don't travel with the document of a session."""
+    runs = [*measurement.runs, *(run for pair in measurement.pairs for run in (pair.a, pair.b))]
+    return all(run.windows for run in runs)

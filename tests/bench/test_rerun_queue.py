@@ -84,7 +84,7 @@ def test_the_history_keeps_the_latest_result_of_a_call_only(tmp_path: Path) -> N
     history = History(tmp_path / "history.sqlite")
     queue = queue_with(in_doubt(), history=history)
     queue.keep(TEST, 0, settled())
-    assert list(history.frame()["outcome"]) == ["PASS"]
+    assert [row["outcome"] for row in history.rows()] == ["PASS"]
 
 
 def test_a_history_that_cannot_be_written_costs_no_result(tmp_path: Path) -> None:
@@ -103,4 +103,4 @@ def test_a_result_that_could_not_be_written_leaves_no_stale_row_later(tmp_path: 
     (tmp_path / "history.sqlite").rmdir()
     (tmp_path / "away").rename(tmp_path / "history.sqlite")
     queue.keep(TEST, 0, settled())
-    assert list(history.frame()["outcome"]) == ["PASS"]
+    assert [row["outcome"] for row in history.rows()] == ["PASS"]

@@ -110,13 +110,13 @@ def _write_history(names: dict[str, str]) -> None:
         of |= {"environment": {"a": names["version"]}, "time": f"2026-01-0{number}T03:00:00+00:00", "session": session}
         found = verdict(Outcome.REGRESSED, -0.2, baseline=row)
         for test in (names["test"], f"{names['test']}::t", "x::b"):
-            history.append(measurement(rate, verdict=found, **of | {"test": test}))
+            last = history.append(measurement(rate, verdict=found, **of | {"test": test}))
         history.append(interleaved(**of | {"test": names["test"]}))
     export = measurement_file.render(history.measurements(is_interleaved=False))
     Path("export.json").write_text(export)
     Path("damaged.json").write_text(export.replace('"images"', "1").replace('"topology": "1x8"', '"topology": 7'))
     with closing(sqlite3.connect(".tfperf/history.sqlite")) as database, database:
-        database.execute("update tfperf_measurements set whole = x'00' where test = 'x::b' and session = 's2'")
+        database.execute("update tfperf_details set whole = x'00' where measurement = ?", (last,))
 
 
 def test_a_name_stays_in_its_line_of_a_table(capsys: pytest.CaptureFixture[str], history: History) -> None:

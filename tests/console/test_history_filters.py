@@ -28,7 +28,7 @@ def history(tmp_path: Path) -> History:
 
 
 def names(history: History, **wanted: Any) -> list[str]:
-    return [one.test for one in history.results(**wanted)]
+    return [one.test for one in history.values(figure="", **wanted)]
 
 
 # Parts
@@ -67,7 +67,7 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 def test_a_part_is_the_same_in_every_form(days: History, wanted: Any, found: str) -> None:
     assert names(days, **wanted) == list(found)
     assert [one.test for one in days.measurements(**wanted, is_interleaved=False)] == list(found)
-    assert list(days.frame(**wanted)["test"]) == list(found)
+    assert [row["test"] for row in days.rows(**wanted)] == list(found)
 
 
 def test_measurements_beside_another_side_are_a_part_of_their_own(days: History) -> None:
@@ -199,10 +199,10 @@ def test_a_clock_that_jumps_changes_no_order(tmp_path_factory: pytest.TempPathFa
 
 def test_times_are_kept_in_utc(history: History) -> None:
     history.append(measurement(time="2026-01-02T03:04:05+05:30"))
-    assert [one.time for one in history.results()] == ["2026-01-01T21:34:05+00:00"]
+    assert [one.time for one in history.values(figure="")] == ["2026-01-01T21:34:05+00:00"]
 
 
-def test_what_replaces_keeps_its_id_and_comes_last(history: History) -> None:
+def test_what_replaces_keeps_its_number_and_comes_last(history: History) -> None:
     first = history.append(measurement(test="a"))
     history.append(measurement(test="b"))
     assert history.append(measurement(test="a"), replaces=first) == first

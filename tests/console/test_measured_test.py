@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,19 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.console.measured_test import named, wanted_test
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import Value
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import measurement
+from tests.helpers.past_results import changed
 
-RESULT = PastResult.of(measurement(session="s"))
+RESULT = Value.of(measurement(session="s"))
 names = st.from_regex(r"[a-zé_][a-zé0-9_]*", fullmatch=True)
 parameters = st.just("") | st.text(st.sampled_from("a:[]/ é-"), max_size=8).map("[{}]".format)
 ids = st.tuples(st.lists(names, max_size=2), names, st.lists(names, min_size=1, max_size=3), parameters)
 
 
 def wanted(text: str, *tests: str) -> str:
-    return wanted_test(History(Path("none.sqlite")), [replace(RESULT, test=test) for test in tests], text)[0]
+    return wanted_test(History(Path("none.sqlite")), [changed(RESULT, test=test) for test in tests], text)[0]
 
 
 @given(ids, st.lists(ids, max_size=3), st.integers(0, 5))

@@ -54,7 +54,7 @@ def test_trivial(throughput, gpu_topology):
 # One process for each folder, which has what all of them import and nothing of this package.
 SESSIONS = """
 import os, sys
-import pandas, psutil, pynvml, pytest, pytest_benchmark.plugin, sqlalchemy.dialects.sqlite
+import pandas, psutil, pynvml, pytest, pytest_benchmark.plugin
 
 assert "pytest_tfperf" not in sys.modules
 for folder in sys.argv[1:]:

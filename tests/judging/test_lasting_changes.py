@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -12,10 +11,10 @@ import pytest
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
+from pytest_tfperf.core.past import ChangeKind, LastingChange, Value
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.lasting_changes import _medians_of, changes_of, common_drifts
-from tests.helpers.past_results import START, past_figure, past_result, past_results, quiet_tests
+from tests.helpers.past_results import START, changed, past_figure, past_result, past_results, quiet_tests
 
 SESSIONS, AT = 80, 50
 
@@ -113,7 +112,7 @@ def test_skewed_noise_does_not_move_the_machine_s_course() -> None:
     assert abs(np.median(common_drifts(slow)[-30:])) < 0.006
 
 
-def at_hours(values: list[float], hours: list[float]) -> list[PastResult]:
+def at_hours(values: list[float], hours: list[float]) -> list[Value]:
     """Sessions of one test at these hours, with these log rates."""
     times = [(START + timedelta(hours=hour)).isoformat() for hour in hours]
     return [past_result(number, "test_0", values[number], time=time) for number, time in enumerate(times)]
@@ -144,7 +143,7 @@ def test_a_step_between_two_sessions_of_a_day_has_their_commits(at: int) -> None
 
 def test_a_session_whose_throughput_does_not_count_keeps_its_place_for_its_figures() -> None:
     rates = past_results(quiet_tests(1, 40))
-    rates[25:30] = [replace(rate, outcome=Outcome.INVALID) for rate in rates[25:30]]
+    rates[25:30] = [rate._replace(outcome=Outcome.INVALID) for rate in rates[25:30]]
     change = only(changes_of([*rates, *memory(8000.0, 8800.0)]))
     assert (change.session, change.sessions_since) == ("s20", 20)
 
@@ -176,11 +175,11 @@ def test_a_time_that_can_not_be_read_is_before_all_others() -> None:
     series["test_0"][30:] -= 0.05
     series["test_1"][60:] -= 0.05
     results = past_results(series)
-    damaged = [replace(one, time="yesterday") if one.test == "test_1" else one for one in results]
+    damaged = [changed(one, time="yesterday") if one.test == "test_1" else one for one in results]
     assert [one.test for one in changes_of(damaged)] == ["test_1", "test_0"]
 
 
-def memory(*mebibytes: float) -> list[PastResult]:
+def memory(*mebibytes: float) -> list[Value]:
     """20 sessions of each peak memory."""
     return past_figure(Figure("peak_memory"), [size * 2**20 for size in mebibytes for _ in range(20)])
 
@@ -243,7 +242,7 @@ def test_figures_take_no_part_in_the_drift_of_a_machine() -> None:
 @pytest.mark.parametrize("other", [{"place": "at step 500"}, {"unit": "min"}], ids=["step", "unit"])
 def test_a_figure_that_is_read_at_another_place_or_in_another_unit_did_not_change(other: dict[str, str]) -> None:
     before, after = memory(8000.0), memory(8000.0, 8800.0)[20:]
-    assert changes_of([*before, *(replace(one, **other) for one in after)]) == []
+    assert changes_of([*before, *(changed(one, **other) for one in after)]) == []
 
 
 def test_results_are_read_once_and_not_kept() -> None:
@@ -252,11 +251,11 @@ def test_results_are_read_once_and_not_kept() -> None:
     results = past_results(series)
     alive = []
 
-    def each() -> Iterator[PastResult]:
+    def each() -> Iterator[Value]:
         for result in results:
-            yield replace(result, id="read once")
+            yield result._replace(number=-1)  # read once
         # `isinstance` would ask objects of other libraries for their class, and some warn that they are deprecated.
-        alive.extend(one for one in gc.get_objects() if type(one) is PastResult and one.id == "read once")
+        alive.extend(one for one in gc.get_objects() if type(one) is Value and one.number == -1)
 
     assert changes_of(each()) == changes_of(results)
     assert len(alive) <= len(series) + 1  # the latest of each, and the last one

@@ -269,15 +269,20 @@ def rates(made: Measurement) -> list[float]:
 
 def test_sessions_are_pooled_latest_first() -> None:
     latest = of_session(1100.0)
-    made = pooled([latest, of_session(1090.0)])
+    made = pooled([latest, of_session(1090.0)], is_gain=True)
     assert (rates(made), len(made.runs), made.time) == ([1100.0, 1090.0], 2, latest.time)
 
 
-@pytest.mark.parametrize(("drift", "kept"), [(math.log(1.1), 1000.0), (math.log(0.9), 1100.0)])
-def test_a_drift_to_the_better_is_taken_out_of_a_run(drift: float, kept: float) -> None:
-    assert rates(pooled([of_session(1100.0, drift)])) == [kept]
+@pytest.mark.parametrize(
+    ("drift", "is_gain", "kept"),
+    [(1.1, True, 1000.0), (0.9, True, 1100.0), (1.1, False, 1000.0), (0.9, False, 1222.222222)],
+)
+def test_a_drift_is_taken_out_of_a_run_but_for_a_gain_none_to_the_worse(
+    drift: float, is_gain: bool, kept: float
+) -> None:
+    assert rates(pooled([of_session(1100.0, math.log(drift))], is_gain=is_gain)) == [kept]
 
 
 def test_figures_that_go_with_the_speed_lose_the_drift_too() -> None:
-    made = pooled([of_session(1100.0, math.log(1.1), step=2.0, memory=8e9)])
+    made = pooled([of_session(1100.0, math.log(1.1), step=2.0, memory=8e9)], is_gain=True)
     assert made.runs[0].figures == pytest.approx({"step": 2.2, "memory": 8e9})

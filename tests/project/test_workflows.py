@@ -15,7 +15,7 @@ from tests.helpers.repositories import git
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-WITH_ACTIONS = [*WORKFLOWS, ROOT / "action.yml", ROOT / "pytest_tfperf" / "features" / "init.py"]
+WITH_ACTIONS = [*WORKFLOWS, ROOT / "action.yml", ROOT / "pytest_tfperf" / "features" / "init" / "github.yml"]
 
 
 def goals(workflow: Path) -> set[str]:

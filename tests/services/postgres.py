@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psutil
-from sqlalchemy import create_engine, text
+import psycopg
 
 from tests.helpers.patience import PATIENCE_SECONDS, wait_for
 
@@ -108,10 +108,8 @@ class Server:
         return f"postgresql://team:{quote(PASSWORD, safe='')}@127.0.0.1:{port or self.port}/{database}"
 
     def execute(self, statement: str, url: str = "") -> None:
-        engine = create_engine((url or self.url()).replace("postgresql:", "postgresql+psycopg:"))
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text(statement))
-        engine.dispose()
+        with psycopg.connect(url or self.url(), autocommit=True) as connection:
+            connection.execute(statement.encode())
 
     def own(self, folder: Path) -> None:
         """Give a folder to the user that runs the server."""

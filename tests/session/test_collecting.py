@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.inner import Finished, Project
 
-HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "pynvml", "sqlalchemy", "sqlite3", "multiprocessing")
+HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "pynvml", "sqlite3", "multiprocessing")
 
 MEASURES = (
     "bench.run_engine",

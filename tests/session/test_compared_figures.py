@@ -98,7 +98,9 @@ def test_comment_summary_and_junit_have_the_figures(session: Finished, played: P
 def test_the_history_keeps_them_as_rows_beside_the_other_sides_value(session: Finished, played: Project) -> None:
     assert session.cases
     with closing(sqlite3.connect(played.folder / ".tfperf/history.sqlite")) as connection:
-        rows = connection.execute("select value, baseline, outcome from tfperf_figures where workload = 'loss'")
+        rows = connection.execute(
+            "select value, baseline, outcome from tfperf_results where workload = 'loss' and figure != ''"
+        )
         assert list(rows) == [(10.0, 5.0, "REGRESSED")]
     (kept,) = (one for one in played.history.measurements(is_interleaved=True) if one.test.endswith("test_loss"))
     assert (kept.outcome, kept.verdict.outcome, len(kept.pairs)) == ("REGRESSED", "PASS", 6)

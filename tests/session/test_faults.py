@@ -131,7 +131,7 @@ def test_no_process_and_no_temporary_file_is_left(faults: Finished, shared: Proj
 
 def test_only_finished_measurements_are_in_the_history(faults: Finished, shared: Project) -> None:
     names = ["test_trains_to_nan", "test_leaves_a_child", "test_the_last_one"]
-    assert list(shared.history.frame()["test"]) == [f"test_it.py::{name}" for name in names]
+    assert [row["test"] for row in shared.history.rows()] == [f"test_it.py::{name}" for name in names]
 
 
 def test_a_worker_that_hangs_is_killed_with_its_stacks_and_the_session_goes_on(

@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import chdir, closing, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import chdir, closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +24,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.cli import parser
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_REGRESSED
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.stores.history_tables import MEASUREMENTS
+from pytest_tfperf.stores.history_file import TABLES
 from tests.helpers.command_lines import commands
 from tests.helpers.measurements import interleaved, measurement, verdict
 
@@ -115,7 +115,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     max_leaves=5,
 )
 COLUMN_VALUES = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | TEXTS | st.binary(max_size=20)
-COLUMNS = st.sampled_from([column.name for column in MEASUREMENTS.columns])
+COLUMNS = st.sampled_from([(table, column) for table, columns in TABLES.items() for column in columns])
 READERS = st.sampled_from(
     [
         "report -o page.html",
@@ -141,11 +141,13 @@ FEW = settings(max_examples=settings.default.max_examples // 3)
 
 @FEW
 @given(column=COLUMNS, value=COLUMN_VALUES, reader=READERS)
-def test_any_value_of_any_column(project: Path, column: str, value: object, reader: str) -> None:
+def test_any_value_of_any_column(project: Path, column: tuple[str, str], value: object, reader: str) -> None:
+    table, name = column
     with copied(project):
         with closing(sqlite3.connect(".tfperf/history.sqlite")) as database, database:
-            last = "session = 's2' and test != 't.py::a'"
-            database.execute(f'update or replace tfperf_measurements set "{column}" = ? where {last}', (value,))
+            last = f"rowid in (select rowid from {table} order by rowid desc limit 3)"
+            with suppress(sqlite3.IntegrityError):  # a number of a row that is none
+                database.execute(f'update or replace {table} set "{name}" = ? where {last}', (value,))
         call(reader.split())
 
 
@@ -157,7 +159,8 @@ def test_any_value_inside_of_a_row(
     with copied(project):
         with closing(sqlite3.connect(".tfperf/history.sqlite")) as database, database:
             of_kind = "from tfperf_measurements where is_interleaved = ? order by made desc limit 1"
-            id, packed = database.execute(f"select id, whole {of_kind}", (is_interleaved,)).fetchone()
+            ((number,),) = database.execute(f"select number {of_kind}", (is_interleaved,))
+            ((packed,),) = database.execute("select whole from tfperf_details where measurement = ?", (number,))
             whole = json.loads(zlib.decompress(packed))
             inner, name = data.draw(st.sampled_from(list(places(whole))))
             if data.draw(st.booleans()):
@@ -165,7 +168,7 @@ def test_any_value_inside_of_a_row(
             elif isinstance(inner, dict):
                 inner["newer"] = inner.pop(name)
             changed = zlib.compress(json.dumps(whole).encode())
-            database.execute("update tfperf_measurements set whole = ? where id = ?", (changed, id))
+            database.execute("update tfperf_details set whole = ? where measurement = ?", (changed, number))
         call(reader.split())
 
 

@@ -36,7 +36,7 @@ def sessions(played: Project) -> tuple[Finished, Finished]:
     outputs = ("--tfperf-html=report.html", "-o", "tfperf_markdown=summary.md", f"--junit-prefix=a://b:{SECRET}@c")
     first = played.run(*outputs)
     with closing(sqlite3.connect(played.folder / ".tfperf/history.sqlite")) as database, database:
-        database.execute("update tfperf_measurements set whole = x'00'")
+        database.execute("update tfperf_values set of_runs = 'x'")
     return first, played.run(*outputs)
 
 

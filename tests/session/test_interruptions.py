@@ -77,7 +77,7 @@ def test_no_worker_server_or_child_of_theirs_is_left(ended: Ended) -> None:
 
 def test_finished_results_and_those_in_doubt_are_in_the_history(ended: Ended) -> None:
     _, project, _ = ended
-    assert list(project.history.frame()["test"]) == ["test_it.py::test_done", "test_it.py::test_in_doubt"]
+    assert [row["test"] for row in project.history.rows()] == ["test_it.py::test_done", "test_it.py::test_in_doubt"]
 
 
 def test_a_session_that_can_end_in_order_shows_what_it_has(ended: Ended) -> None:

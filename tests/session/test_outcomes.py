@@ -148,7 +148,7 @@ def test_a_regression_says_what_was_measured_how_sure_it_is_and_what_to_do(plain
             "  confirmed   8 of 8 fresh runs: *  *  *  *  *  *  *  *",
             "  environment tensorflow 1.3.0 -> 2.*",
             "  rerun       pytest test_it.py::test_regresses",
-            "  accept      pytest test_it.py::test_regresses --update-baselines    (*commit the row)",
+            "  accept      tfperf baselines accept test_it.py::test_regresses --session=*    (*commit the rows)",
         ]
     )
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_tfperf
 from tests.helpers.patience import SESSION_SECONDS
 
-HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "psutil", "pynvml", "sqlalchemy", "pytest")
+HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "psutil", "pynvml", "pytest")
 
 
 def printed(code: str) -> str:

@@ -303,11 +303,11 @@ def test_a_wrong_url_of_the_history_is_refused_without_its_password(monkeypatch:
 
 def test_a_wrong_value_is_placed_in_the_file_or_the_override_that_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Config, "inipath", Path("pyproject.toml"))
-    monkeypatch.setattr(Config, "getini", lambda self, name: "mysql://x" if name == "tfperf_history_url" else None)
+    monkeypatch.setattr(Config, "getini", lambda self, name: "postgresql://x" if name == "tfperf_history_url" else None)
     with pytest.raises(TfperfError, match=r"^pyproject.toml: tfperf_history_url: "):
         asked()
     with pytest.raises(TfperfError, match=r"^-o tfperf_history_url: "):
-        asked(override_ini=["tfperf_history_url=mysql://x"])
+        asked(override_ini=["tfperf_history_url=postgresql://x"])
 
 
 def test_settings_as_text_have_no_password(monkeypatch: pytest.MonkeyPatch) -> None:

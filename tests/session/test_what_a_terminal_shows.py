@@ -141,7 +141,7 @@ def test_a_pipe_gets_neither_colours_nor_wrapped_messages(piped: Finished) -> No
 def test_junit_has_the_fact_as_message_and_the_whole_text(piped: Finished) -> None:
     case = piped.cases["test_regresses"]
     assert case.message.startswith("REGRESSED: ")
-    assert "  accept      pytest " in case.text
+    assert "  accept      tfperf baselines accept " in case.text
 
 
 # pytest-benchmark's table

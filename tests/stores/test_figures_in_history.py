@@ -15,7 +15,7 @@ from pytest_tfperf import cli, load_history
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import Value
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement, run, verdict
@@ -44,15 +44,16 @@ def path(tmp_path: Path) -> Path:
 def figures_in(path: Path) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(
-            "select measurement, figure, unit, value, outcome, baseline from tfperf_figures order by made"
+            "select measurement, figure, unit, value, outcome, baseline from tfperf_values v "
+            "join tfperf_series s on s.number = v.series where figure != '' order by v.rowid"
         ).fetchall()
 
 
 def test_each_figure_is_a_row(path: Path) -> None:
-    id = History(path).append(judged(MEMORY, LOSS))
+    number = History(path).append(judged(MEMORY, LOSS))
     assert figures_in(path) == [
-        (id, "peak_memory", "bytes", 18.0, "REGRESSED", 16.0),
-        (id, "loss", "", 2.5, None, None),
+        (number, "peak_memory", "bytes", 18.0, "REGRESSED", 16.0),
+        (number, "loss", "", 2.5, "", None),
     ]
 
 
@@ -65,15 +66,15 @@ def test_figures_are_read_back_with_their_measurement(path: Path) -> None:
 def test_a_further_run_replaces_the_rows_of_figures(path: Path) -> None:
     history = History(path)
     waiting = Verdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))
-    id = history.append(judged(waiting, MEMORY))
-    history.append(judged(LOSS), replaces=id)
-    assert figures_in(path) == [(id, "loss", "", 2.5, None, None)]
+    number = history.append(judged(waiting, MEMORY))
+    history.append(judged(LOSS), replaces=number)
+    assert figures_in(path) == [(number, "loss", "", 2.5, "", None)]
 
 
 def test_a_figure_that_wants_more_runs_has_no_outcome_yet(path: Path) -> None:
     waiting = Verdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))
     History(path).append(judged(waiting))
-    assert [row[4] for row in figures_in(path)] == [None]
+    assert [row[4] for row in figures_in(path)] == [""]
 
 
 def test_old_figures_are_deleted_with_their_measurements(path: Path) -> None:
@@ -88,12 +89,12 @@ def test_results_of_figures_are_described_as_their_test_asked_for_them_last(path
     history.append(judged(MEMORY))
     now = replace(MEMORY, figure=Figure("peak_memory", absolute=5.0))
     history.append(judged(now, time="2026-01-03T03:04:05+00:00"))
-    assert [one.figure for one in history.figure_results()] == [now.figure, now.figure]
+    assert [one.figure for one in history.values() if one.figure] == [now.figure, now.figure]
 
 
 def test_a_result_of_a_figure_has_its_value_outcome_and_baseline(path: Path) -> None:
     History(path).append(judged(MEMORY))
-    (found,) = History(path).figure_results()
+    _, found = History(path).values()
     assert (found.key.figure, found.value, found.outcome, found.baseline) == (
         *("peak_memory", 18.0),
         *(Outcome.REGRESSED, 16.0),
@@ -102,7 +103,7 @@ def test_a_result_of_a_figure_has_its_value_outcome_and_baseline(path: Path) -> 
 
 def test_a_figure_that_was_not_measured_has_no_result(path: Path) -> None:
     History(path).append(judged(replace(MEMORY, value=None, outcome=Outcome.INVALID)))
-    assert list(History(path).figure_results()) == []
+    assert [one.key.figure for one in History(path).values()] == [""]
 
 
 def test_a_data_frame_has_figures_behind_the_throughputs(path: Path) -> None:
@@ -129,8 +130,8 @@ def test_a_test_that_a_figure_failed_did_not_pass(path: Path) -> None:
     history.append(judged(MEMORY))
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("select outcome from tfperf_measurements").fetchall() == [("REGRESSED",)]
-    assert [one.test_outcome for one in history.results()] == ["REGRESSED"]
-    assert list(history.frame()["outcome"]) == ["REGRESSED"]
+    assert [one.test_outcome for one in history.values(figure="")] == ["REGRESSED"]
+    assert [row["outcome"] for row in history.rows()] == ["REGRESSED"]
     assert list(load_history(path.parent)["outcome"]) == ["REGRESSED", "REGRESSED"]
 
 
@@ -150,13 +151,13 @@ def test_the_history_command_shows_what_the_test_did(
 def test_the_place_of_a_figure_is_kept(path: Path) -> None:
     history = History(path)
     history.append(judged(replace(LOSS, places=("at step 400",)), MEMORY))
-    assert [one.place for one in history.figure_results()] == ["at step 400", ""]
+    assert [one.place for one in history.values() if one.figure] == ["at step 400", ""]
 
 
 def test_what_later_verdicts_rest_on_is_the_throughputs_own_outcome(path: Path) -> None:
     history = History(path)
     history.append(judged(MEMORY))
-    assert [one.outcome for one in history.results()] == [Outcome.PASS]
+    assert [one.outcome for one in history.values(figure="")] == [Outcome.PASS]
     (past,) = history.earlier.past_sessions_of_machine([baseline()], before="today", least_tests=1)[KEY]
     assert past.outcome is Outcome.PASS
 
@@ -173,10 +174,10 @@ def test_a_throughput_is_a_reference_for_later_ones_whatever_became_of_its_figur
 def test_a_measurement_whose_figure_wants_more_runs_has_no_outcome_yet(path: Path) -> None:
     history = History(path)
     history.append(judged(replace(MEMORY, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))))
-    assert [(one.test_outcome, one.outcome) for one in history.results()] == [("", Outcome.PASS)]
+    assert [(one.test_outcome, one.outcome) for one in history.values(figure="")] == [("", Outcome.PASS)]
 
 
 def test_a_provisional_pass_is_none_where_a_figure_failed() -> None:
     provisional = baseline(provenance=Provenance.PROVISIONAL)
-    found = PastResult.of(measurement(verdict=verdict(baseline=provisional), figures=(MEMORY,)))
+    found = Value.of(measurement(verdict=verdict(baseline=provisional), figures=(MEMORY,)))
     assert (found.outcome_word, found.test_outcome) == ("PASS (provisional)", "REGRESSED")

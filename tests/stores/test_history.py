@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import zlib
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ import pytest
 from pytest_tfperf.cli.history import by_workload
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import EnvironmentChange, Measurement
-from pytest_tfperf.core.past import NotProvisional, PastResult, SessionChanges, not_provisional
+from pytest_tfperf.core.past import NotProvisional, SessionChanges, Value, not_provisional
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Want, Wants
@@ -76,6 +75,14 @@ def judged(*rates: float, session: str = "monday", **more: Any) -> Measurement:
     return measurement(throughput(*rates or (1000.0,)), **{"verdict": verdict(), "session": session} | more)
 
 
+def outcomes(history: History) -> list[str | None]:
+    return [row["outcome"] for row in history.rows()]
+
+
+def measured_tests(history: History) -> list[str]:
+    return [row["test"] for row in history.rows()]
+
+
 # What is read back
 
 
@@ -98,14 +105,14 @@ def test_a_data_frame_lacks_rows_that_can_not_be_read_and_a_warning_says_so(hist
     for rate in (1500.0, 900.0):
         history.append(judged(rate))
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute("update tfperf_measurements set examples_per_sec = 'fast' where examples_per_sec < 1000")
+        database.execute("update tfperf_values set value = 'fast' where value < 1000")
     with pytest.warns(UserWarning, match="1 row of the history can't be read"):
         assert len(load_history(path.parent)) == 1
 
 
 def test_a_measurement_is_a_row(history: History) -> None:
     history.append(judged(1500.0, seconds=12.0))
-    (row,) = history.frame().to_dict("records")
+    (row,) = history.rows()
     assert row == {
         "session": "monday",
         "time": "2026-01-02T03:04:05+00:00",
@@ -126,7 +133,7 @@ def test_a_measurement_is_a_row(history: History) -> None:
 def test_a_result_is_told_from_its_columns(history: History) -> None:
     measured = measurement(verdict=verdict(), name="net", commit="c0ffee")
     history.append(measured)
-    (found,) = history.results(test=measured.test, machine=measured.machine)
+    (found,) = history.values(figure="", test=measured.test, machine=measured.machine)
     assert (found.key, found.name, found.commit, found.outcome) == (measured.key, "net", "c0ffee", "PASS")
     throughput = measured.throughput
     assert (found.value, found.low, found.high) == (
@@ -150,15 +157,15 @@ def test_a_result_is_told_from_its_columns(history: History) -> None:
 )
 def test_a_history_says_of_a_measurement_what_a_report_of_its_session_says(history: History, kept: Measurement) -> None:
     history.append(kept)
-    (found,) = history.results()
-    assert replace(found, id="") == PastResult.of(kept)
+    (found,) = history.values(figure="")
+    assert found._replace(number=0) == Value.of(kept)
 
 
 def test_a_measurement_beside_another_side_is_kept_whole_and_in_no_series(history: History) -> None:
     whole = interleaved(None, interval=(-0.11, math.inf), session="monday", time=TIME)
     history.append(whole)
     assert list(history.measurements(is_interleaved=True)) == [whole]
-    assert history.frame().empty
+    assert list(history.values()) == []
 
 
 @pytest.mark.parametrize(
@@ -166,7 +173,7 @@ def test_a_measurement_beside_another_side_is_kept_whole_and_in_no_series(histor
 )
 def test_what_is_not_judged_or_not_decided_has_no_outcome(history: History, not_decided: Any) -> None:
     history.append(judged(verdict=not_decided))
-    assert history.frame()["outcome"].isna().all()
+    assert outcomes(history) == [None]
 
 
 def test_a_measurement_is_kept_whole(history: History) -> None:
@@ -181,7 +188,7 @@ def test_the_table_of_each_workload_has_the_unit_of_its_last_measurement(history
     counted = throughput(1000.0, unit="tokens")
     history.append(judged())
     history.append(measurement(counted, workload=Workload(model="bert-tiny", batch_size=8, unit="tokens")))
-    lines = by_workload(history.results())
+    lines = by_workload(history.values(figure=""))
     assert [line.split()[6:8] for line in lines[1:]] == [["1,000", "tokens/s"], ["1,000", "images/s"]]
 
 
@@ -190,7 +197,7 @@ def test_the_median_of_a_workload_is_of_comparable_measurements(history: History
     history.append(judged())
     history.append(judged(500.0, environment={"injected_slowdown": "0.5"}))
     history.append(judged(990.0))
-    (_, line) = by_workload(history.results())
+    (_, line) = by_workload(history.values(figure=""))
     assert line.split()[4:9] == ["4", "995.0", "990.0", "images/s", "-0.5"]
 
 
@@ -331,7 +338,7 @@ def test_a_rerun_of_one_test_is_not_a_session_of_the_suite(history: History) -> 
 def test_asking_before_there_is_a_file_makes_none(history: History, path: Path) -> None:
     assert (history.earlier.run_seconds(["a"]), history.earlier.confirmation_runs(["box"])) == ({}, (0, 0))
     assert (past(history), repeatable(history)) == ([], [])
-    for ask in (history.frame, lambda: list(history.measurements())):
+    for ask in (lambda: list(history.rows()), lambda: list(history.measurements())):
         with pytest.raises(TfperfError, match="no history yet; run pytest first"):
             ask()
     assert not path.parent.exists()
@@ -349,7 +356,7 @@ def test_another_versions_file_is_refused_with_the_next_step(history: History, p
 def test_a_damaged_measurement_is_left_out_and_named(history: History, path: Path) -> None:
     number = history.append(judged())
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute("update tfperf_measurements set whole = 'x'")
+        database.execute("update tfperf_details set whole = 'x'")
     history.append(judged(test="whole"))
     assert [one.test for one in history.measurements()] == ["whole"]
     assert re.match(rf"1 row of the history .*: measurement {number} is damaged", str(history.unread))
@@ -370,16 +377,16 @@ def test_a_killed_writer_loses_nothing_that_it_had_finished_and_blocks_nobody(hi
         process.send_signal(signal.SIGKILL)
         rest, _ = process.communicate()
     finished = int([said, *rest.splitlines()][-1])
-    assert list(history.frame()["test"])[: finished + 1] == [f"killed::{i}" for i in range(finished + 1)]
+    assert measured_tests(history)[: finished + 1] == [f"killed::{i}" for i in range(finished + 1)]
     history.append(judged(test="next"))
-    assert history.frame()["test"].iloc[-1] == "next"
+    assert measured_tests(history)[-1] == "next"
 
 
 def test_writers_side_by_side_lose_nothing(history: History, path: Path) -> None:
     with writer(path, "one", "30") as one, writer(path, "two", "30") as two:
         for process in (one, two):
             process.communicate()
-    found = sorted(history.frame()["test"])
+    found = sorted(measured_tests(history))
     assert found == sorted(f"{name}::{i}" for name in ("one", "two") for i in range(30))
 
 
@@ -453,16 +460,16 @@ def test_no_reference_rests_on(history: History, more: dict[str, Any], why: NotP
 def test_a_damaged_earlier_measurement_is_left_out_and_named(history: History, path: Path) -> None:
     kept(history)
     with closing(sqlite3.connect(path)) as database:
-        database.execute("update tfperf_measurements set whole = ?", (zlib.compress(b"{}"),))
+        database.execute("update tfperf_values set of_runs = '{}'")
         database.commit()
     assert repeatable(history) == []
-    assert re.search(r"1 row .* measurement .* is damaged", str(history.unread))
+    assert re.search(r"1 row .* measurement 1: of_runs .* can't be read", str(history.unread))
 
 
 def test_what_was_judged_against_earlier_sessions_is_no_past_session_of_a_row(history: History) -> None:
     provisional = baseline(provenance=Provenance.PROVISIONAL)
     history.append(judged(990.0, verdict=verdict(baseline=provisional)))
-    assert (past(history), list(history.frame()["outcome"])) == ([], ["PASS (provisional)"])
+    assert (past(history), outcomes(history)) == ([], ["PASS (provisional)"])
 
 
 # The verdicts on whole sessions

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores import history_database
+from pytest_tfperf.stores import history_file
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import measurement
 from tests.helpers.space import no_room_for_files
@@ -49,7 +49,19 @@ def test_a_damaged_file_costs_no_measurement_that_comes_after(history: History, 
     damaged = damage(path)
     history.append(measurement(test="next"))
     (aside,) = path.parent.glob("history.sqlite.damaged-*")
-    assert ([one.test for one in history.results()], aside.read_bytes()) == (["next"], damaged)
+    assert ([one.test for one in history.values(figure="")], aside.read_bytes()) == (["next"], damaged)
+
+
+def test_a_further_run_after_a_damaged_file_replaces_no_other_sessions_measurement(
+    history: History, path: Path
+) -> None:
+    fill(history)
+    number = history.append(measurement(test="again", session="mine"))
+    damage(path)
+    for other in range(number):
+        History(path).append(measurement(test=str(other), session="other"))
+    history.append(measurement(test="again", session="mine"), replaces=number)
+    assert [one.test for one in history.values(figure="")] == [*map(str, range(number)), "again"]
 
 
 def test_the_journal_of_a_damaged_file_goes_with_it(history: History, path: Path) -> None:
@@ -58,24 +70,24 @@ def test_the_journal_of_a_damaged_file_goes_with_it(history: History, path: Path
     journal = path.with_name("history.sqlite-journal")
     journal.write_bytes(b"what is no journal")
     history.append(measurement(test="next"))
-    assert ([one.test for one in history.results()], journal.exists()) == (["next"], False)
+    assert ([one.test for one in history.values(figure="")], journal.exists()) == (["next"], False)
 
 
 def test_reading_a_damaged_file_is_an_error_that_names_it(history: History, path: Path) -> None:
     fill(history)
     damage(path)
     with pytest.raises(TfperfError, match=r"history\.sqlite: the history can't be used: .*malformed"):
-        list(history.results())
+        list(history.values(figure=""))
 
 
 def test_a_whole_file_is_never_moved_aside(history: History, path: Path) -> None:
     fill(history)
     assert history.database.move_aside() is None
-    assert len(list(history.results())) == 20
+    assert len(list(history.values(figure=""))) == 20
 
 
 def test_a_locked_file_is_an_error_that_says_so(history: History, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_database, "_LOCK_SECONDS", 0)
+    monkeypatch.setattr(history_file, "_LOCK_SECONDS", 0)
     history.prepare()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin exclusive")

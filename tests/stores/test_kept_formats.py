@@ -105,13 +105,29 @@ def test_the_history_has_the_same_measurements_as_its_export(tmp_path: Path) -> 
 def test_the_columns_of_the_history_are_read(tmp_path: Path) -> None:
     history = History(put(tmp_path, "history.sql"))
     history.prepare()
-    outcomes = [one.outcome for one in history.results()]
+    outcomes = [one.outcome for one in history.values(figure="")]
     assert [str(outcome) for outcome in outcomes] == ["PASS", "PASS", "PASS", "NO_BASELINE", "REGRESSED"]
-    assert [one.value for one in history.figure_results()] == [11.95e9] * 4
+    assert [one.value for one in history.values() if one.figure] == [11.95e9] * 4
     (verdict,) = history.verdicts(session="20261126-021000-3d4e5f", machine="box")
     earlier = history.earlier.earlier_measurements("box", before="today", most=10)
     key = Key("resnet50-b64-replicated-device", "1x8")
     assert (verdict.kind, len(earlier[key]), str(history.unread)) == ("machine", 3, "")
+
+
+def test_a_history_of_an_unreleased_form_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "create table tfperf_history (version integer, id varchar); insert into tfperf_history values (1, 'a');"
+            "create table tfperf_measurements (id varchar primary key, made bigint)"
+        )
+    before = path.read_bytes()
+    for ask in (History(path).prepare, lambda: list(History(path).values())):
+        with pytest.raises(
+            TfperfError, match=r"an unreleased pytest-tfperf wrote it, .*\. Move the file away, or give"
+        ):
+            ask()
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
 
 
 def test_each_field_of_the_acknowledgements_is_read() -> None:

@@ -1,4 +1,4 @@
-"""A history of years: what concerns one test is found by an index, and no reader holds the file for long."""
+"""A history of years: what concerns one test is found by an index, and no reader keeps a session from writing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
 
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.stores import history as stored
-from pytest_tfperf.stores import history_database
+from pytest_tfperf.stores import history_file
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, TEST, baseline, interleaved, measurement, throughput, verdict
 
@@ -29,9 +27,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         of_day = {"session": f"s{day:02}", "time": f"2026-03-{day:02}T03:00:00+00:00", "commit": f"{day:02}abc"}
         history.append(measurement(throughput(1000.0 + day), verdict=verdict(baseline=ROW), seconds=day, **of_day))
         history.append(interleaved(**{**of_day, "session": f"c{day:02}"}))
-    path = history.database.path
-    assert path is not None
-    return path
+    return history.database.path
 
 
 ROW = baseline(date="2026-03-01")
@@ -61,9 +57,9 @@ ASKED: dict[str, Callable[[History], Any]] = {
     "earlier measurements": lambda history: history.earlier.earlier_measurements("box", before="today", most=3),
     "judged before": lambda history: history.earlier.judged_against([ROW, FIGURE_ROW], most=5),
     "measured since": lambda history: history.earlier.measured_since([TEST], {"box"}, datetime(2026, 3, 5, tzinfo=UTC)),
-    "whole measurements": lambda history: history.measurements_of(["a", "b"]),
+    "whole measurements": lambda history: history.measurements_of([1, 2]),
     "profile": lambda history: history.earlier.profile_of(ROW),
-    "a test": lambda history: _begun(history.results(test=TEST)),
+    "a test": lambda history: _begun(history.values(figure="", test=TEST)),
     "a session": lambda history: list(history.measurements(session="s03")),
     "a commit": lambda history: history.has(commit="nothing"),
     "a machine": lambda history: history.has(machine="nothing"),
@@ -74,26 +70,48 @@ ASKED: dict[str, Callable[[History], Any]] = {
 
 
 @pytest.fixture
-def plans(path: Path) -> Iterator[list[str]]:
-    """How SQLite ran each statement."""
+def plans(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How SQLite ran each statement, a line for each table."""
     found: list[str] = []
 
-    def explain(_: Any, __: Any, statement: str, parameters: Any, *more: Any) -> None:
-        if statement.lower().startswith("select") and "tfperf_" in statement:
+    def explain(statement: str) -> None:
+        if statement.startswith("select") and "tfperf_" in statement:
             with closing(sqlite3.connect(path)) as database:
-                rows = database.execute(f"explain query plan {statement}", parameters).fetchall()
-            found.extend(row[-1] for row in rows)
+                found.extend(row[-1] for row in database.execute(f"explain query plan {statement}"))
 
-    event.listen(Engine, "before_cursor_execute", explain)
-    yield found
-    event.remove(Engine, "before_cursor_execute", explain)
+    connect = sqlite3.connect
+
+    def connect_and_trace(*given: Any, **more: Any) -> sqlite3.Connection:
+        connection = connect(*given, **more)
+        if more.get("uri"):  # it is the history's
+            connection.set_trace_callback(explain)
+        return connection
+
+    monkeypatch.setattr(history_file.sqlite3, "connect", connect_and_trace)
+    return found
+
+
+# A few rows for each test or session, which are read once for all values; s stands for the series.
+SMALL = tuple(f"SCAN {table}" for table in ("tfperf_history", "tfperf_sessions", "tfperf_series", "s "))
 
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_no_table_is_read_from_end_to_end(asked: str, history: History, plans: list[str]) -> None:
     ASKED[asked](history)
     assert any("USING" in plan for plan in plans)
-    assert [plan for plan in plans if plan.startswith(("SCAN tfperf_m", "SCAN tfperf_f"))] == []
+    assert [plan for plan in plans if plan.startswith("SCAN") and not plan.startswith(SMALL)] == []
+
+
+LATEST = (
+    *("seconds", "seconds beside another side", "confirmations", "past sessions", "earlier measurements"),
+    *("judged before", "measured since", "profile"),
+)
+
+
+@pytest.mark.parametrize("asked", LATEST)
+def test_what_a_session_asks_when_it_begins_is_found_in_order(asked: str, history: History, plans: list[str]) -> None:
+    ASKED[asked](history)
+    assert [plan for plan in plans if "TEMP B-TREE" in plan and "ORDER BY" in plan] == []
 
 
 @pytest.mark.parametrize(
@@ -102,37 +120,26 @@ def test_no_table_is_read_from_end_to_end(asked: str, history: History, plans: l
         ({"session": "s03", "machine": "box"}, "tfperf_of_session"),
         ({"commit": "03", "machine": "box"}, "tfperf_of_commit"),
         ({"test": TEST, "machine": "box"}, "tfperf_of_test"),
-        ({"machine": "box"}, "tfperf_of_machine"),
-        ({"since": datetime(2026, 3, 5, tzinfo=UTC)}, "tfperf_measurements_made"),
+        ({"machine": "box"}, "tfperf_made"),
+        ({"machine": "box", "figure": None}, "tfperf_made"),
+        ({"since": datetime(2026, 3, 5, tzinfo=UTC)}, "tfperf_made"),
     ],
 )
 def test_the_filter_that_leaves_least_is_the_one_that_is_looked_up(
     wanted: Any, index: str, history: History, plans: list[str]
 ) -> None:
-    assert next(history.results(**wanted)).test == TEST
-    assert any(index in plan for plan in plans)
-    del plans[:]
-    assert list(history.figure_results(**wanted)) == []
-    assert not any(plan.startswith("SEARCH tfperf_measurements USING INDEX tfperf_of_machine") for plan in plans)
+    assert next(history.values(**{"figure": "", **wanted})).test == TEST
+    assert any(plan.startswith(("SEARCH m", "SCAN m")) and index in plan.split() for plan in plans)
 
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_a_session_can_write_while_the_answer_is_used(
     asked: str, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_database, "_LOCK_SECONDS", 0)
-    monkeypatch.setattr(stored, "_ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(history_file, "_LOCK_SECONDS", 0)
     answer = ASKED[asked](history)
     history.prepare()  # raises where anything still holds the file
     del answer
-
-
-def test_results_are_the_same_in_portions_of_any_size(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = list(history.results()), list(history.newest_sessions())
-    for size in (1, 7, DAYS):
-        monkeypatch.setattr(stored, "_ROWS_AT_ONCE", size)
-        monkeypatch.setattr(stored, "_SESSIONS_AT_ONCE", size)
-        assert (list(history.results()), list(history.newest_sessions())) == whole
 
 
 def test_sessions_come_newest_first(history: History) -> None:
@@ -147,6 +154,31 @@ def test_the_first_and_the_last_sessions_of_a_row_are_learnt_from(history: Histo
 
 def test_a_test_takes_as_long_as_in_its_last_sessions(history: History) -> None:
     assert history.earlier.run_seconds([TEST]) == {TEST: tuple(map(float, range(DAYS, DAYS - 10, -1)))}
+
+
+def test_a_test_of_several_series_takes_as_long_as_in_its_last_sessions_on_any_machine(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for day in range(DAYS):
+        history.append(measurement(session=f"s{day}", machine=f"box{day % 3}", seconds=day))
+    assert history.earlier.run_seconds([TEST]) == {TEST: tuple(map(float, range(DAYS - 1, DAYS - 11, -1)))}
+
+
+def test_the_sessions_of_a_workload_that_several_tests_measure_are_learnt_from_in_order(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for day in range(1, 7):
+        of_day = {"session": f"s{day}", "test": f"t{day % 2}", "time": f"2026-03-{day:02}T03:00:00+00:00"}
+        history.append(measurement(verdict=verdict(baseline=ROW), **of_day))
+    assert past(history, most=4) == ["s1", "s2", "s5", "s6"]
+
+
+def test_a_machine_has_one_last_result_of_a_test_where_two_hosts_finished_in_the_same_second(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for session in ("first", "second"):
+        history.append(measurement(session=session))
+    with closing(sqlite3.connect(history.database.path)) as database, database:
+        for table in ("tfperf_measurements", "tfperf_values"):
+            database.execute(f"update {table} set made = 1")
+    assert [one.session for one in history.latest()] == ["second"]
 
 
 def test_the_last_result_of_each_series_is_found(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.verdict import NOTHING, Verdict
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores import history_database, old_details
+from pytest_tfperf.stores import history_file, old_details
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.old_details import drop_details
 from tests.helpers.measurements import KEY, baseline, interleaved, measurement, throughput, verdict
 
 START = datetime(2026, 1, 1, 3, tzinfo=UTC)
 DAYS = 30
-KEPT = 10  # of each workload
+KEPT = 10  # of each test
 
 
 @pytest.fixture
@@ -55,11 +55,10 @@ def whole(history: History) -> list[str]:
 
 
 def test_details_are_dropped_and_all_columns_stay(history: History) -> None:
-    results, frame = list(history.results()), history.frame()
+    values, rows = list(history.values()), list(history.rows())
     assert drop(history, before=15) == (15, 0)
     assert whole(history) == [f"s{day}" for day in range(15, DAYS)]
-    assert list(history.results()) == results
-    assert history.frame().equals(frame)
+    assert (list(history.values()), list(history.rows())) == (values, rows)
 
 
 def test_readers_of_whole_measurements_say_what_they_lack(history: History) -> None:
@@ -82,22 +81,20 @@ def test_a_part_is_dropped_at_a_time_oldest_first(history: History, monkeypatch:
     assert drop(history, before=15, most=8) == (7, 0)
 
 
-def test_the_last_measurements_of_each_workload_keep_theirs(history: History) -> None:
+def test_the_last_measurements_of_each_test_keep_theirs(history: History) -> None:
     append(history, DAYS, test="t.py::other", topology="1x1")
     history.append(interleaved(session="compared"))
     drop(history, before=1000)
     assert whole(history) == [*(f"s{day}" for day in range(DAYS - KEPT, DAYS + 1)), "compared"]
 
 
-def test_the_last_measurement_of_a_figure_keeps_its_own_so_that_the_figure_has_a_past(history: History) -> None:
-    for day in (40, 41):
-        append(history, day, figures=[Verdict(figure=Figure("loss"), value=2.5)])
+def test_a_figure_needs_no_details(history: History) -> None:
+    asked = Figure("loss", absolute=0.5)
+    append(history, 40, figures=[Verdict(figure=asked, value=2.5)])
     for day in range(50, 50 + DAYS):
         append(history, day)
     drop(history, before=1000)
-    assert [one.session for one in history.figure_results()] == ["s40", "s41"]
-    assert "s41" in whole(history)
-    assert "s40" not in whole(history)
+    assert [(one.session, one.figure) for one in history.values() if one.figure] == [("s40", asked)]
 
 
 def test_the_profile_of_a_baseline_stays(history: History) -> None:
@@ -121,13 +118,15 @@ def test_a_provisional_baseline_needs_no_details(history: History) -> None:
 
 def test_a_damaged_measurement_stays_as_it_is(history: History, path: Path) -> None:
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute("update tfperf_measurements set whole = x'78', outcome = null where session = 's3'")
+        database.execute("update tfperf_measurements set outcome = '' where session = 4")
+        of_session = "measurement in (select number from tfperf_measurements where session = 4)"
+        database.execute(f"update tfperf_details set whole = x'78' where {of_session}")
     assert drop(history, before=5) == (4, 0)
 
 
 @pytest.mark.usefixtures("history")
 def test_a_locked_file_is_an_error_and_the_next_session_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_database, "_LOCK_SECONDS", 0)
+    monkeypatch.setattr(history_file, "_LOCK_SECONDS", 0)
     history = History(path)  # a connection keeps the time that it waits
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin immediate")

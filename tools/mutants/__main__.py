@@ -53,7 +53,7 @@ TESTS = {
 ROOMS = (
     "judging",
     "features/ack",
-    "features/baselines/ratchet.py",
+    "features/baselines/accept.py",
     "features/notify",
     "features/trial",
     "features/read/proposals.py",

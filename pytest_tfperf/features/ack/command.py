@@ -140,7 +140,9 @@ def _new(arguments: argparse.Namespace) -> tuple[list[Acknowledgement], str]:
     if error := nothing_left(history, {"machine": machine}):
         raise error
     asked = session_id(history, arguments.session, machine, alone_only=True)
-    results = list(history.results(session=asked, machine=machine)) if asked else history.latest(machine=machine)
+    results = (
+        list(history.values(session=asked, machine=machine, figure="")) if asked else history.latest(machine=machine)
+    )
     test, session = wanted_test(history, results, arguments.test, asked)
     calls = list(history.measurements(session=session, test=test, machine=machine, is_interleaved=False))
     judged = [(m, verdict) for m in calls for verdict in m.verdicts if m.is_decided]
@@ -212,11 +214,11 @@ def _not_of_head(arguments: argparse.Namespace, commit: str) -> str:
 
 def _sessions_of_head(arguments: argparse.Namespace, history: History, test: str, machine: str) -> list[str]:
     """Return a line for each of the latest sessions that found a loss in the code of HEAD."""
-    read = history.results if arguments.figure == RATE else history.figure_results
+    figure = "" if arguments.figure == RATE else arguments.figure
     by_session = {
         result.session: result
-        for result in read(test=test, machine=machine, is_interleaved=False)
-        if result.outcome is Outcome.REGRESSED and arguments.figure in (RATE, result.key.figure)
+        for result in history.values(test=test, machine=machine, figure=figure)
+        if result.outcome is Outcome.REGRESSED
     }
     latest = (result for result in reversed(by_session.values()) if not _not_of_head(arguments, result.commit))
     return [

@@ -47,9 +47,9 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
     if arguments.good:
         return arguments.good, arguments.bad or "HEAD"
     history, test = History(arguments.dir / "history.sqlite"), arguments.test
-    results = list(history.results(test=test)) if history.database.exists else []
+    results = list(history.values(test=test, figure="")) if history.database.exists else []
     if results and not arguments.bad:
-        changes = (change for change in changes_of(history.points(), test=test) if change.size < 0)
+        changes = (change for change in changes_of(history.values(figure=""), test=test) if change.size < 0)
         if slowdowns := [change for change in changes if change.commit_before and change.commit_after]:
             return slowdowns[-1].commit_before.removesuffix(DIRTY), slowdowns[-1].commit_after.removesuffix(DIRTY)
     if measured := [result for result in results if not result.is_slowed_on_purpose]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.console.arguments import (
@@ -28,7 +27,7 @@ from pytest_tfperf.reports.session_verdicts import ALL_TESTS, commits_of
 from pytest_tfperf.reports.table import Columns, table
 
 if TYPE_CHECKING:
-    from pytest_tfperf.stores.history_queries import Filters
+    from pytest_tfperf.stores.history import Filters
 
 
 def add_to_history(actions: Commands) -> None:
@@ -77,9 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
     # Other machines' results say nothing of one machine, or of the machines that measured one test.
     for machine in history.values_of("machine", **part) if any(part.values()) else [None]:
         # Even for a single test all tests of its machine are read: together they show changes of the machine itself.
-        of_test: Filters = {"machine": machine, "test": test}
-        results = chain(history.points(machine=machine), history.figure_results(**of_test))
-        found = changes_of(results, test=test)
+        found = changes_of(history.values(machine=machine), test=test)
         changes += (change for change in found if arguments.since is None or parsed(change.time) >= arguments.since)
     changes.sort(key=lambda change: parsed(change.time))
     if arguments.json:

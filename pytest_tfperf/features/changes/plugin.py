@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.baseline import Key
     from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.past import LastingChange, PastResult
+    from pytest_tfperf.core.past import LastingChange, Value
     from pytest_tfperf.core.session_verdicts import SessionVerdict
 
 FAIL_ON_DRIFT: Final[Setting[bool]] = Setting(
@@ -38,7 +38,7 @@ def session_verdicts(session: Session, machines: Sequence[str]) -> Iterator[Sess
 
     history, today = session.history, datetime.now(UTC).date()
     for machine in machines:
-        results = [*history.results(machine=machine), *history.figure_results(machine=machine)]
+        results = list(history.values(machine=machine))
         known = [one for one in session.acknowledgements if one.days_left(today) >= 0]
         now = history.measurements(session=session.id, machine=machine)
         losses = lasting_losses(results, session.id, _tolerances(now))
@@ -66,9 +66,7 @@ _Baselines = Mapping[int, float]  # the values of a baseline by the index of the
 _RECOVERED_SHARE = 0.5  # a loss is over when more than this share of it has come back
 
 
-def lasting_losses(
-    results: Sequence[PastResult], session: str, tolerances: Mapping[_Series, float]
-) -> list[LastingChange]:
+def lasting_losses(results: Sequence[Value], session: str, tolerances: Mapping[_Series, float]) -> list[LastingChange]:
     """Return the changes for the worse of tests in a session that are neither over nor accepted, oldest first.
 
     A change is accepted if it is within the test's tolerance, or if the test has got a new baseline since; a change of

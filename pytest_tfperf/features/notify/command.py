@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, history_place, open_history
 from pytest_tfperf.console.arguments import session_id as id_of
 from pytest_tfperf.console.output import show, show_json
-from pytest_tfperf.console.session_settings import folder_setting, root, setting
+from pytest_tfperf.console.session_settings import root, setting
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
 from pytest_tfperf.core.session_verdicts import SessionResult
-from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError, one_of, page
 from pytest_tfperf.features.notify.news import Event, EventKind
 from pytest_tfperf.features.notify.plugin import NOTIFY
 
 if TYPE_CHECKING:
-    from pytest_tfperf.stores.history_queries import Filters
+    from pytest_tfperf.stores.history import Filters
 
 _CLOCKS_DIFFER: Final = timedelta(hours=1)  # of two machines; a measurement is ahead of the clock by more
 
@@ -36,7 +35,7 @@ def add_to(commands: Commands) -> None:
         examples=(
             "tfperf notify --dry-run",
             "TFPERF_NOTIFY='slack $SLACK_URL' tfperf notify --session latest",
-            "tfperf notify --silent-for 26h --history=postgresql://db.example.com/tfperf --ignore=dgx1-old",
+            "tfperf notify --silent-for 26h --ignore=dgx1-old",
         ),
         statuses=STATUSES
         | {
@@ -114,9 +113,7 @@ def _tell(arguments: argparse.Namespace, events: Sequence[Event], session: str =
     from pytest_tfperf.features.notify.events import gone
     from pytest_tfperf.features.notify.telling import deliveries, tell, without_channel
 
-    # A team's server has no folder, so there the session's own has the file of what channels know.
-    place = open_history(arguments).database.path
-    folder = folder_setting(Settings.dir) if place is None else place.parent
+    folder = open_history(arguments).database.path.parent
     named = setting(NOTIFY)
     now = datetime.now(UTC).isoformat(timespec="seconds")
 

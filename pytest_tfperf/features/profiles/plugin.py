@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
-from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError, worded
 
 if TYPE_CHECKING:
@@ -41,19 +40,19 @@ FOLDER: Final[Setting[Path | None]] = Setting(
 )
 
 
-def check_stores(settings: Settings) -> None:
+def check_stores(session: Session) -> tuple[()]:
     """Make the folder and write into it once, so that a fault shows before the first measurement.
 
     Raises:
         TfperfError: it can't be written.
     """
-    folder = settings.of(FOLDER)
-    if folder is None or settings.smoke:
-        return
+    folder = session.settings.of(FOLDER)
+    if folder is None or session.settings.smoke:
+        return ()
     with worded(f"--tfperf-profile-on-regression={folder}", "written", "Name another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
-            pass
+            return ()
 
 
 def profiler(session: Session) -> Profiler | None:

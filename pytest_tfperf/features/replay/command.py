@@ -197,7 +197,9 @@ def _read(path: Path, request: Request) -> Sequence[Log | Measurement]:
     """The log of a file, or its measurements."""
     text, name = stored.read(path), stored.shown(path)
     if measurement_file.is_measurement_file(text):
-        return [replace(measurement, file=name) for measurement in measurement_file.parse(text, name)]
+        return [
+            replace(measurement, file=name) for measurement in measurement_file.parse(text, name, with_windows=True)
+        ]
     log = tf_cnn_log.parse(text, name, only_training=request.only_training)
     if not request.machine:
         raise TfperfError(f"{name} is a log, which does not name its machine: give --machine=NAME")

@@ -22,7 +22,6 @@ def add_to_history(actions: Commands) -> None:
         examples=(
             "tfperf history prune 365d",
             "tfperf history prune --details 30d",
-            "tfperf history --history=postgresql://db.example.com/tfperf prune --details 365d",
         ),
         parents=[history_place(is_action=True)],
     )

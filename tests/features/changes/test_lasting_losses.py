@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import Value
 from pytest_tfperf.features.changes.plugin import lasting_losses
-from tests.helpers.past_results import past_figure, past_result, past_results, quiet_tests
+from tests.helpers.past_results import changed, past_figure, past_result, past_results, quiet_tests
 
 SESSIONS, AT = 80, 50
 LAST = f"s{SESSIONS - 1}"
@@ -28,15 +27,15 @@ def log_rates(*steps: tuple[int, float]) -> NDArray[np.float64]:
     return values
 
 
-def sizes(results: list[PastResult], session: str = LAST) -> list[int]:
+def sizes(results: list[Value], session: str = LAST) -> list[int]:
     """The losses, in whole percent."""
     return [round(one.size * 100) for one in lasting_losses(results, session, {})]
 
 
-def recorded_at(results: list[PastResult], session: int) -> list[PastResult]:
+def recorded_at(results: list[Value], session: int) -> list[Value]:
     """The same, as if the baseline had been recorded again before this session."""
     later = {f"s{number}" for number in range(session, SESSIONS)}
-    return [replace(one, baseline=970.0) if one.session in later else one for one in results]
+    return [changed(one, baseline=970.0) if one.session in later else one for one in results]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_a_test_that_was_never_judged_against_a_recorded_baseline_is_left_out() 
 
 def test_a_test_that_is_only_measured_by_now_is_left_out() -> None:
     results = past_results({"test_0": log_rates((AT, -0.03))})
-    assert sizes([replace(one, baseline=None, outcome="") if one.session == LAST else one for one in results]) == []
+    assert sizes([changed(one, baseline=None, outcome="") if one.session == LAST else one for one in results]) == []
 
 
 def test_a_decline_that_goes_on_after_a_new_baseline_lasts() -> None:
@@ -112,8 +111,8 @@ def test_the_machine_is_accepted_when_most_baselines_were_recorded_again() -> No
 def test_tests_without_recorded_baselines_have_no_say_in_what_accepts_a_slowdown_of_the_machine() -> None:
     step = np.where(np.arange(SESSIONS) < AT, 0, -0.05)
     results = past_results({test: one + step for test, one in quiet_tests(10, SESSIONS).items()})
-    unjudged = [replace(one, baseline=None) if one.test > "test_2" else one for one in results]
-    accepted = [replace(one, baseline=None) if one.test > "test_2" else one for one in recorded_at(results, 70)]
+    unjudged = [changed(one, baseline=None) if one.test > "test_2" else one for one in results]
+    accepted = [changed(one, baseline=None) if one.test > "test_2" else one for one in recorded_at(results, 70)]
     assert (sizes(unjudged), sizes(accepted)) == ([-5], [])
 
 
@@ -178,7 +177,7 @@ def test_figures_have_no_say_in_what_accepts_a_slowdown_of_the_machine() -> None
     step = np.where(np.arange(SESSIONS) < AT, 0, -0.05)
     rates = past_results({test: one + step for test, one in quiet_tests(10, SESSIONS).items()})
     figures = [
-        replace(one, test=f"test_{number}")
+        changed(one, test=f"test_{number}")
         for number in range(10)
         for one in past_figure(Figure("loss"), [1.0] * SESSIONS, baseline=1.0)
     ]

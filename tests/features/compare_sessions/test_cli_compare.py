@@ -256,8 +256,8 @@ def test_what_all_have_in_common_neither_hides_nor_makes_a_slowdown(common: floa
 
 
 def test_two_exports_are_compared(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    measurement_file.write(project / "a.json", [measured(1000.0, "x")])
-    measurement_file.write(project / "b.json", [measured(1200.0, "y")])
+    measurement_file.write(project / "a.json", measurement_file.render([measured(1000.0, "x")]))
+    measurement_file.write(project / "b.json", measurement_file.render([measured(1200.0, "y")]))
     assert compare("a.json", "b.json", "--json") == GREEN
     found = json.loads(capsys.readouterr().out)
     assert [(one["movement"], round(one["ratio"], 3)) for one in found["ratios"]] == [("faster", 1.2)]
@@ -290,7 +290,7 @@ def test_a_session_is_compared_with_baselines(revisions: Path, capsys: pytest.Ca
 
 
 def test_sides_without_a_common_workload_have_a_status_of_their_own(project: Path) -> None:
-    measurement_file.write(project / "a.json", [measured(1000.0, "x", topology="1x1")])
+    measurement_file.write(project / "a.json", measurement_file.render([measured(1000.0, "x", topology="1x1")]))
     assert compare("a.json", "latest") == NOT_MEASURED
 
 
@@ -309,7 +309,7 @@ def test_sides_without_a_common_workload_have_a_status_of_their_own(project: Pat
 def test_what_can_not_be_compared_is_refused(
     arguments: list[str], said: str, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    measurement_file.write(project / "a.json", [measured(1000.0, "x")])
+    measurement_file.write(project / "a.json", measurement_file.render([measured(1000.0, "x")]))
     assert compare(*(argument.format(folder=project.name) for argument in arguments)) == USAGE
     assert said in capsys.readouterr().err
 

@@ -84,7 +84,7 @@ def test_a_log_has_no_escape_codes(session: Finished) -> None:
 
 
 def test_the_run_on_device_data_is_not_part_of_the_result(session: Finished, shared: Project) -> None:
-    assert (session.status, len(shared.history.frame())) == (1, 3)
+    assert (session.status, len(list(shared.history.rows()))) == (1, 3)
 
 
 def test_a_test_in_doubt_runs_again_after_all_others_and_shows_its_earlier_run(

@@ -288,7 +288,9 @@ def exported(folder: Path, runs: list[Run], recorded: Verdict | None = None, **m
     """A file with one measurement, judged against 1,000 images/s."""
     given = {"verdict": recorded or verdict(tolerance=Tolerance(), tests=20)} | more
     path = folder / "export.json"
-    measurement_file.write(path, [measurement(summarise(runs or [run_at(1.0)]), runs=tuple(runs), **given)])
+    measurement_file.write(
+        path, measurement_file.render([measurement(summarise(runs or [run_at(1.0)]), runs=tuple(runs), **given)])
+    )
     return path
 
 

@@ -18,7 +18,7 @@ TESTS = """
         throughput.check(tiny(4, "nets:even"), on=on)
 """
 NOW = datetime.now(UTC)
-KEPT = 10  # of each workload
+KEPT = 10  # of each test
 
 
 def fill(history: History, *, days_ago: int, count: int) -> None:
@@ -86,7 +86,7 @@ def test_the_command_drops_all_of_it_and_frees_the_space(history: History, capsy
     assert cli.main(["history", "prune", "--details", "95d"]) == EXIT_GREEN
     assert "dropped the details of 20 measurements from before " in capsys.readouterr().out
     assert path.stat().st_size < before
-    assert len(list(history.results())) == KEPT + 20
+    assert len(list(history.values(figure=""))) == KEPT + 20
 
 
 def test_the_command_without_a_history_says_so(
@@ -100,7 +100,7 @@ def test_the_command_without_a_history_says_so(
 def test_the_command_says_what_it_deleted(history: History, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["history", "prune", "95d"]) == EXIT_GREEN
     assert ": deleted 26 measurements from before " in capsys.readouterr().out
-    assert len(list(history.results())) == 4
+    assert len(list(history.values(figure=""))) == 4
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_what_needs_an_old_measurement_whole_says_where_it_went(
 ) -> None:
     cli.main(["history", "prune", "--details", "90d"])
     capsys.readouterr()
-    old = next(history.results()).session
+    old = next(history.values(figure="")).session
     assert cli.main(command.format(old=old).split()) == status
     said = capsys.readouterr()
     needs_whole = status == EXIT_USAGE or "--export" in command
