@@ -1,12 +1,12 @@
-"""Names, when a session ends, rows of figures that are stale, and proposes to record what became better for good."""
+"""`--tfperf-accept`; and when a session ends, names stale rows and proposes to accept what became better for good."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.bench.feature import Feature
+from pytest_tfperf.core.setting import Setting
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session import Session
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def session_ended(session: Session, result: SessionResult) -> Iterator[Line | str]:
-    """Name stale rows, and the command that records the rows which were IMPROVED in their latest sessions."""
+    """Name stale rows, and the commands that accept what this session and the ones before it measured."""
     if not result.keeps_history:
         return
+    yield from _accepting(session, result)
     from pytest_tfperf.core.verdict import Outcome
 
     judged = [m for m in result.alone if m.verdict is not None]
@@ -42,7 +43,7 @@ def _stale(machine: str, rows: Iterable[Key], measured: Sequence[Measurement]) -
 
 
 def _proposal(session: Session, result: SessionResult) -> list[Line]:
-    """The command that records the rows which were IMPROVED in their latest sessions, this one among them."""
+    """The command that accepts the rows which their latest sessions show to be better, this one among them."""
     from pytest_tfperf.core.session_verdicts import red_machines
     from pytest_tfperf.core.verdict import Against, Outcome
 
@@ -53,19 +54,73 @@ def _proposal(session: Session, result: SessionResult) -> list[Line]:
     better = [v.baseline for v in improved_now if v.figure.signs[0] * (v.change or 0.0) > 0]
     if not (rows := {row for row in better if row is not None and row.is_measured}):
         return []
-    from pytest_tfperf.features.baselines.ratchet import LEAST_SESSIONS, improved
+    from pytest_tfperf.features.baselines.accept import GAIN_SESSIONS, gains
     from pytest_tfperf.lines import command
     from pytest_tfperf.reports.numbers import counted
 
-    settings, known = session.settings, 0
+    known = 0
     with session.noting_history_faults():
-        known = len(improved(rows, session.history))
-    # The command reads variables and the ini file itself.
-    folders = {"dir": settings.dir, "baselines": settings.baselines}
-    given = [name for name in folders if f"--tfperf-{name}" in settings.rerun.options]
-    options = "".join(f" --{name}={quote(str(folders[name]))}" for name in given)
-    why = f"{counted(known, 'row')} IMPROVED in {LEAST_SESSIONS} sessions in a row: records from the history"
-    return [command("ratchet", f"tfperf baselines ratchet{options}", why)] if known else []
+        known = len(list(gains(rows, session.history)))
+    why = f"{counted(known, 'row')} better over {GAIN_SESSIONS} sessions than noise explains"
+    return [command("gains", f"tfperf baselines accept --gains{session.settings.rerun.folders}", why)] if known else []
 
 
-FEATURE: Final = Feature(files="*.csv", session_ended=session_ended)
+def lacking_runs(session: Session, measurement: Measurement) -> int:
+    """Return how many free runs the changed test that `--tfperf-accept` names lacks for a baseline."""
+    if not _is_named(session.settings.of(ACCEPT), measurement.test, session.selection):
+        return 0
+    from pytest_tfperf.core.baseline import RUNS
+    from pytest_tfperf.features.baselines.accept import CONFIRMED, Change, of_history, with_others
+
+    if not any(verdict.outcome in CONFIRMED for verdict in measurement.verdicts):
+        return 0
+    others: list[Measurement] = []
+    with session.noting_history_faults():
+        others = of_history(session.history, measurement)
+    change = with_others(Change(measurement.verdicts[0], (measurement,)), others)
+    return RUNS - sum(len(m.runs) for m in change.measurements)
+
+
+def _is_named(name: str, test: str, tests: Iterable[str]) -> bool:
+    if not name:
+        return False
+    from pytest_tfperf.console.measured_test import named
+
+    return test in named(name, tests)
+
+
+def _accepting(session: Session, result: SessionResult) -> Iterator[Line | str]:
+    """What can be accepted of the test that `--tfperf-accept` names, and the command."""
+    if not (name := session.settings.of(ACCEPT)):
+        return
+    from pytest_tfperf.features.baselines.accept import CONFIRMED
+    from pytest_tfperf.lines import command
+    from pytest_tfperf.reports.numbers import counted
+
+    measured = [m for m in result.alone if _is_named(name, m.test, session.selection)]
+    if not measured:
+        yield f"--tfperf-accept={name}: no test that this session measured alone has this name"
+    for m in measured:
+        if not any(verdict.outcome in CONFIRMED for verdict in m.verdicts):
+            yield f"{m.test} is {m.outcome or 'not judged'}: no change is confirmed, so there is nothing to accept"
+        elif (lacking := lacking_runs(session, m)) > 0:
+            yield f"{m.test}: {counted(lacking, 'run')} are lacking for a baseline, because others were disturbed"
+        else:
+            yield command("accept", session.settings.rerun.accepting(m.test, m.session), "if the change is intended")
+
+
+ACCEPT: Final[Setting[str]] = Setting(
+    name="accept",
+    default="",
+    parse=str,
+    help="take so many further runs of this test that `tfperf baselines accept` can make them its baseline",
+    metavar="TEST",
+    of_one_session=True,
+    excludes={
+        "update_baselines": "that records the baseline at once",
+        "inject_slowdown": "the slowdown would become the baseline",
+        "smoke": "one window is no baseline",
+    },
+)
+
+FEATURE: Final = Feature(settings=(ACCEPT,), files="*.csv", lacking_runs=lacking_runs, session_ended=session_ended)
