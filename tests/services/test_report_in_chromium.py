@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from pytest_tfperf.core.figure import BUILT_IN, Figure
 from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.errors import TfperfError
 from tests.helpers.measurements import session_verdict
-from tools.report_pictures import CHROMIUM, browser, drawn
+from tools.report_pictures import CHROMIUM, browser, drawn, written
 from tools.simulated_weeks import SLOWER_TEST, source
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -293,9 +294,8 @@ def test_without_scripts_the_headline_and_its_reason_are_there(open_page: Open) 
     assert "6.7 % slower" in shown.inner_text(".attention")
 
 
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report in which every text that comes from outside is an attack or endless."""
+def hostile() -> tuple[str, dict[str, Any]]:
+    """Scope and result of a report in which every text that comes from outside is an attack or endless."""
     environment = {HOSTILE: HOSTILE, "tensorflow": HOSTILE, "long": ENDLESS}
     bad = [
         replace(
@@ -310,27 +310,104 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for number, (one, text) in enumerate(zip(source()[0].results, [HOSTILE, ENDLESS] * 20, strict=False))
     ]
+    return HOSTILE, {
+        "results": bad,
+        "verdicts": [session_verdict(machine=HOSTILE), session_verdict(machine=ENDLESS)],
+        "not_measured": {HOSTILE: TfperfError(ENDLESS), ENDLESS: TfperfError(HOSTILE)},
+    }
+
+
+@pytest.fixture(scope="module")
+def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    scope, changes = hostile()
     path = tmp_path_factory.mktemp("report") / "hostile.html"
-    path.write_bytes(
-        drawn(
-            scope=HOSTILE,
-            results=bad,
-            verdicts=[session_verdict(machine=HOSTILE), session_verdict(machine=ENDLESS)],
-            not_measured={HOSTILE: TfperfError(ENDLESS), ENDLESS: TfperfError(HOSTILE)},
-        )
-    )
+    path.write_bytes(drawn(scope, **changes))
     return path
 
 
-def test_hostile_names_are_shown_as_text(open_page: Open, hostile: Path) -> None:
-    shown = open_page(hostile)
+@pytest.fixture(scope="module")
+def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    scope, changes = hostile()
+    return written(tmp_path_factory.mktemp("hostile"), scope, **changes)
+
+
+@pytest.mark.parametrize("path", ["hostile_page", "hostile_site"])
+def test_hostile_names_are_shown_as_text(open_page: Open, path: str, request: pytest.FixtureRequest) -> None:
+    shown = open_page(request.getfixturevalue(path))
     open_first(shown)
     shown.locator("tr.test td.change [data-tip]").first.hover()
     assert shown.evaluate("window.pwned") is None
     assert HOSTILE.split("\u2028")[0] in shown.inner_text("main")
 
 
-def test_endless_names_do_not_scroll_a_phone_sideways(open_page: Open, hostile: Path) -> None:
-    shown = open_page(hostile, width=360)
+@pytest.mark.parametrize("path", ["hostile_page", "hostile_site"])
+def test_endless_names_do_not_scroll_a_phone_sideways(
+    open_page: Open, path: str, request: pytest.FixtureRequest
+) -> None:
+    shown = open_page(request.getfixturevalue(path), width=360)
     open_first(shown)
     assert not scrolls_sideways(shown)
+
+
+# A site
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("site"))
+
+
+def scripts_of(shown: playwright.Page) -> int:
+    return shown.locator("script[src]").count()
+
+
+def test_a_site_shows_what_the_page_shows(open_page: Open, index: Path) -> None:
+    of_page, of_site = open_page(), open_page(index)
+    assert of_site.inner_text("main") == of_page.inner_text("main")
+    assert open_first(of_site).inner_text() == open_first(of_page).inner_text()
+
+
+def test_a_site_loads_the_file_of_a_test_once_its_row_is_opened(open_page: Open, index: Path) -> None:
+    shown = open_page(index)
+    before = scripts_of(shown)
+    open_first(shown)
+    assert (before, scripts_of(shown)) == (1, 3)  # with that of the sessions, which is loaded once
+    for _ in range(2):  # closed, and opened again
+        shown.locator("tr.test button.name").first.click()
+    shown.locator("tr.test button.name").nth(1).click()
+    shown.locator(".details").nth(1).locator(".uplot").first.wait_for()
+    assert scripts_of(shown) == 4
+
+
+def test_a_row_that_is_closed_before_its_file_is_there_stays_closed(open_page: Open, index: Path) -> None:
+    shown = open_page(index)
+    drawn_before = shown.evaluate("charts.size")
+    shown.evaluate("""() => {
+      const button = document.querySelector("tr.test button.name");
+      button.click();
+      button.click();
+      const asked = [...document.head.querySelectorAll("script[src]")];
+      return Promise.all(asked.map((script) => new Promise((loaded) => script.addEventListener("load", loaded))));
+    }""")
+    shown.evaluate("new Promise(requestAnimationFrame)")
+    assert (shown.locator(".details").count(), shown.evaluate("charts.size")) == (0, drawn_before)
+
+
+def test_the_headline_of_a_site_opens_its_test(open_page: Open, index: Path) -> None:
+    shown = open_page(index)
+    shown.click("[data-opens]")
+    assert shown.locator(".details .story").inner_text().startswith("REGRESSED: ")
+
+
+def test_a_file_that_is_missing_is_named_and_asked_for_again(chromium: playwright.Browser, tmp_path: Path) -> None:
+    index = written(tmp_path)
+    shown = chromium.new_page()
+    shown.goto(index.as_uri())
+    (tmp_path / "tfperf").rename(tmp_path / "away")
+    first = shown.locator("tr.test button.name").first
+    first.click()
+    shown.wait_for_selector('.details:has-text("can\'t be loaded. They belong to the folder of this page")')
+    (tmp_path / "away").rename(tmp_path / "tfperf")
+    first.click()
+    open_first(shown)
+    shown.close()

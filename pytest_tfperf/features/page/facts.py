@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.figure import SHARE, Better
 from pytest_tfperf.core.measurement import Measurement, changes_since
-from pytest_tfperf.core.past import PastResult, moment
+from pytest_tfperf.core.past import Value, moment
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand, recording_option
 from pytest_tfperf.core.session_verdicts import SessionResult, red_machines
 from pytest_tfperf.core.telemetry import merged
@@ -38,6 +39,8 @@ from pytest_tfperf.reports.run import bound_by, breakdown_lines
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 from pytest_tfperf.reports.table import shown_names
 from pytest_tfperf.reports.verdict import figures_to_blame, headline, in_brief, sides, why_of
+from pytest_tfperf.stores.documents import brief
+from pytest_tfperf.stores.measurement_file import VERSION
 
 SCHEMA: Final = 1  # the version of the document's format; added fields do not change it
 
@@ -94,6 +97,7 @@ def report_facts(
             {"why": reason, "tests": sorted(test for test, why in result.not_run.items() if why == reason)}
             for reason in sorted(set(result.not_run.values()))
         ],
+        "remarks": list(result.remarks),
         "unread": past.unread,
         "trial": past.trial,
         "previous": previous_facts(now, past),
@@ -190,14 +194,23 @@ def _comparison(m: Measurement, result: SessionResult) -> dict[str, Any]:
     }
 
 
+def with_measurements(facts: Mapping[str, Any], measurements: Iterable[Measurement]) -> dict[str, Any]:
+    """Return the document with what `tfperf baselines accept --from` reads, at its begin, by which it is known."""
+    brief_ones = [brief(plain_json.plain(m, brief=True)) for m in measurements]
+    return {"version": VERSION, "measurements": _printable(brief_ones), **facts}
+
+
 def as_json(facts: Mapping[str, Any]) -> bytes:
     """Return the document as scripts read it."""
     return json.dumps(facts, indent=1).encode()
 
 
+_printable_text: Final = lru_cache(maxsize=10_000)(printable)  # most texts are words that come a thousand times
+
+
 def _printable(value: Any) -> Any:
     if isinstance(value, str):
-        return printable(value)
+        return _printable_text(value)
     if isinstance(value, dict):
         return {_printable(name): _printable(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -371,7 +384,7 @@ def _figures(m: Measurement, past: Past, sessions: Mapping[str, int]) -> list[di
     return facts
 
 
-def _plot(verdict: Verdict, series: Sequence[PastResult], past: Past, sessions: Mapping[str, int]) -> dict[str, Any]:
+def _plot(verdict: Verdict, series: Sequence[Value], past: Past, sessions: Mapping[str, int]) -> dict[str, Any]:
     """Return the plot's values, all in a unit that is easy to read: GiB in place of bytes, % of a share."""
     unit, size = verdict.figure.unit or "", 1.0
     if unit == "bytes":
@@ -381,7 +394,7 @@ def _plot(verdict: Verdict, series: Sequence[PastResult], past: Past, sessions: 
     scaled = []
     for result in series:
         baseline = None if result.baseline is None else result.baseline / size
-        scaled.append(replace(result, value=result.value / size, baseline=baseline))
+        scaled.append(result._replace(value=result.value / size, baseline=baseline))
     low, high = _accepted(verdict)
     return {
         "unit": unit,

@@ -9,13 +9,13 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.measurement import EnvironmentChange, Measurement, environment_changes
-from pytest_tfperf.core.past import LastingChange, PastResult, moment
+from pytest_tfperf.core.past import LastingChange, Series, Value, moment, seconds_of, series_of
 from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.verdict import Outcome, worst
 from pytest_tfperf.errors import TfperfError
@@ -26,34 +26,23 @@ from pytest_tfperf.reports.measurement_table import ACT_FIRST
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
-    from pytest_tfperf.stores.history_queries import Filters
 
-_Result = TypeVar("_Result", PastResult, Measurement)
-
-
-class SeriesKey(NamedTuple):
-    """The identity of a series: results with the same key, one for each session, are its points."""
-
-    machine: str
-    test: str
-    workload: str
-    topology: str
-    figure: str = ""
+_Result = TypeVar("_Result", Value, Measurement)
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
     """The history of the reported tests, in the order of time, with the reported session itself."""
 
-    sessions: Mapping[str, PastResult]  # id -> the latest result of the session, oldest session first
-    series: Mapping[SeriesKey, list[PastResult]]  # of each throughput and figure, one result a session, oldest first
+    sessions: Mapping[str, Value]  # id -> the latest result of the session, oldest session first
+    series: Mapping[Series, list[Value]]  # of each throughput and figure, one result a session, oldest first
     changes: Sequence[LastingChange] = ()  # lasting changes of tests and machines, oldest first
     previous: Sequence[Measurement] = ()  # one measurement of each machine's session before, for its environment
     unread: str = ""  # a sentence about rows of the history that can't be read; "" if all can
     trial: str = ""  # a sentence about the last trial of the gate on one of these machines; "" for none
 
     @classmethod
-    def of(cls, past: Iterable[PastResult], now: Sequence[Measurement], **more: Any) -> Past:
+    def of(cls, past: Iterable[Value], now: Sequence[Measurement], **more: Any) -> Past:
         """Sort the history's results; those of `now` replace the history's own of the same session.
 
         Results of other machines, with an injected slowdown, or later than `now` are left out. `more` are the further
@@ -62,29 +51,29 @@ class Past:
         current = {
             (result.session, key_of(result)): result
             for m in worst_of_each(now).values()
-            for result in (PastResult.of(m), *PastResult.of_figures(m))
+            for result in (Value.of(m), *Value.of_figures(m))
         }
         machines = {m.machine for m in now}
         known = worst_of_each(
             result for result in past if result.machine in machines and not result.is_slowed_on_purpose
         )
-        last = max((moment(result.time) for result in current.values()), default=None)
+        last = max((result.at for result in current.values()), default=None)
         in_order = sorted(
-            ((moment(result.time), result) for result in (known | current).values()),
-            key=lambda timed: (timed[0], timed[1].id),
+            (known | current).values(),
+            key=lambda result: (result.at, result.number),
         )
-        sessions: dict[str, PastResult] = {}
-        series: dict[SeriesKey, list[PastResult]] = {}
-        for time, result in in_order:
-            if last is not None and time > last and (result.session, key_of(result)) not in current:
+        sessions: dict[str, Value] = {}
+        series: dict[Series, list[Value]] = {}
+        for result in in_order:
+            if last is not None and result.at > last and (result.session, key_of(result)) not in current:
                 continue
             sessions[result.session] = result
             series.setdefault(key_of(result), []).append(result)
         for results in series.values():  # sessions of two hosts with one name may overlap
-            results.sort(key=lambda result: moment(sessions[result.session].time))
+            results.sort(key=lambda result: sessions[result.session].at)
         return cls(sessions, series, **more)
 
-    def before(self, measurements: Sequence[Measurement]) -> dict[str, PastResult]:
+    def before(self, measurements: Sequence[Measurement]) -> dict[str, Value]:
         """Return the last result of each machine's session before these measurements; machines without one are absent.
 
         A session counts if it has at least half of the machine's tests, so that a rerun by hand does not count.
@@ -92,17 +81,17 @@ class Past:
         current = {m.session for m in measurements}
         tests_of_now = {(m.machine, m.test) for m in measurements}
         number_of_now = Counter(machine for machine, _ in tests_of_now)
-        sessions: dict[tuple[str, str], list[PastResult]] = {}
+        sessions: dict[tuple[str, str], list[Value]] = {}
         for result in chain.from_iterable(self.series.values()):
             is_of_now = (result.machine, result.test) in tests_of_now
             if is_of_now and result.session not in current and result.figure is None:
                 sessions.setdefault((result.machine, result.session), []).append(result)
         last_results = [
-            max(results, key=lambda result: moment(result.time))
+            max(results, key=lambda result: result.at)
             for (machine, _), results in sessions.items()
             if 2 * len({result.test for result in results}) >= number_of_now[machine]
         ]
-        return {result.machine: result for result in sorted(last_results, key=lambda result: moment(result.time))}
+        return {result.machine: result for result in sorted(last_results, key=lambda result: result.at)}
 
 
 _MOST_POINTS: Final = 366  # sessions that a test's series shows: a year of nights
@@ -110,29 +99,30 @@ _MOST_POINTS_IN_ALL: Final = 100_000
 _LEAST_POINTS: Final = 30
 
 
-def read_past(history: History, result: SessionResult) -> Past:
+def read_past(history: History, result: SessionResult, since: datetime | None = None) -> Past:
     """Read what a report on these measurements needs; without a history that can be read, they stand alone.
 
     The history is read once, result by result. The latest of the reported tests are kept, fewer of each where there are
-    many tests, and those of the session before. Results after the last reported measurement are left out.
+    many tests, and those of the session before. Results after the last reported measurement are left out, and those
+    before `since`.
     """
     now = result.alone
     keys = {key_of(m) for m in now}
     most = min(_MOST_POINTS, max(_MOST_POINTS_IN_ALL // max(len(keys), 1), _LEAST_POINTS))
-    kept: dict[SeriesKey, deque[PastResult]] = defaultdict(lambda: deque(maxlen=most))
+    kept: dict[Series, deque[Value]] = defaultdict(lambda: deque(maxlen=most))
 
-    def keeping(results: Iterable[PastResult]) -> Iterator[PastResult]:
+    def keeping(results: Iterable[Value]) -> Iterator[Value]:
         for past_result in results:
             key = key_of(past_result)
             if key._replace(figure="") in keys:
                 kept[key].append(past_result)
             yield past_result
 
-    past: list[PastResult] = []
+    past: list[Value] = []
     changes: list[LastingChange] = []
     previous: list[Measurement] = []
     with suppress(TfperfError):  # a smoke run has none, and a broken history was reported before
-        changes = changes_of(keeping(_until_last(now, history)))
+        changes = changes_of(keeping(_until_last(now, history, since)))
         past = list(chain.from_iterable(kept.values()))
         before = Past.of(past, now).before(now)
         previous = list(_previous(before, history))
@@ -150,15 +140,14 @@ def _trial(history: History, machines: Collection[str]) -> str:
     return ""
 
 
-def _until_last(now: Sequence[Measurement], history: History) -> Iterator[PastResult]:
-    """Yield all results of the reported machines up to the last reported measurement."""
+def _until_last(now: Sequence[Measurement], history: History, since: datetime | None) -> Iterator[Value]:
+    """Yield all results of the reported machines since a time, up to the last reported measurement."""
     until = max((moment(m.time) for m in now), default=moment("")) + timedelta(seconds=1)
     for machine in sorted({m.machine for m in now}):
-        yield from history.results(machine=machine, until=until)
-        yield from history.figure_results(machine=machine, until=until)
+        yield from history.values(machine=machine, since=since, until=until)
 
 
-def _previous(before: Mapping[str, PastResult], history: History) -> Iterator[Measurement]:
+def _previous(before: Mapping[str, Value], history: History) -> Iterator[Measurement]:
     """Yield a measurement of each machine's session before; it stands for the session's environment."""
     for machine, last in sorted(before.items()):
         with suppress(TfperfError):  # a report without the differences in software is still worth having
@@ -167,22 +156,20 @@ def _previous(before: Mapping[str, PastResult], history: History) -> Iterator[Me
             )
 
 
-def _in_sessions(before: Mapping[str, PastResult], history: History) -> Iterator[PastResult]:
+def _in_sessions(before: Mapping[str, Value], history: History) -> Iterator[Value]:
     """Yield all results of each machine's session before."""
     for machine, last in before.items():
-        part: Filters = {"session": last.session, "machine": machine}
-        yield from history.results(**part)
-        yield from history.figure_results(**part)
+        yield from history.values(session=last.session, machine=machine)
 
 
-def key_of(result: PastResult | Measurement) -> SeriesKey:
+def key_of(result: Value | Measurement) -> Series:
     """Return the key of the series that a result belongs to."""
-    return SeriesKey(result.machine, result.test, *result.key)
+    return result.series if isinstance(result, Value) else series_of(result)
 
 
-def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Result]:
+def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, Series], _Result]:
     """Return the worst decided result of each session and series, so that no regression is lost; else the last."""
-    kept: dict[tuple[str, SeriesKey], _Result] = {}
+    kept: dict[tuple[str, Series], _Result] = {}
     for result in results:
         key = result.session, key_of(result)
         if key not in kept or _badness(result) <= _badness(kept[key]):
@@ -190,19 +177,19 @@ def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Re
     return kept
 
 
-def _badness(measured: PastResult | Measurement) -> tuple[int, float]:
+def _badness(measured: Value | Measurement) -> tuple[int, float]:
     """A sort key: the worst outcome first, then the worst value; all undecided results are equal."""
-    result = measured if isinstance(measured, PastResult) else PastResult.of(measured)
+    result = measured if isinstance(measured, Value) else Value.of(measured)
     rank = len(ACT_FIRST) if result.outcome is None else ACT_FIRST.index(result.outcome)
     sign = 1 if result.better is Better.HIGHER else -1
     return rank, sign * result.value if result.outcome else 0.0
 
 
-def _is_valid(result: PastResult) -> bool:
+def _is_valid(result: Value) -> bool:
     return result.outcome is not Outcome.INVALID and (result.value > 0 or result.figure is not None)
 
 
-def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> dict[str, Any]:
+def series_facts(series: Sequence[Value], sessions: Mapping[str, int]) -> dict[str, Any]:
     """Return a series as columns of equal length; `session` is the session's index in the report."""
     return {
         "session": [sessions[result.session] for result in series],
@@ -214,7 +201,7 @@ def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> d
     }
 
 
-def spell(series: Sequence[PastResult], baseline: float) -> Sequence[PastResult]:
+def spell(series: Sequence[Value], baseline: float) -> Sequence[Value]:
     """Return the latest results in a row that are nearer to the last one than to `baseline`; at least the last."""
     now = math.log(series[-1].value)
     middle = (now + math.log(baseline)) / 2
@@ -227,7 +214,7 @@ def spell(series: Sequence[PastResult], baseline: float) -> Sequence[PastResult]
 # Lasting changes
 
 
-def change_facts(changes: Sequence[LastingChange], series: Sequence[PastResult]) -> list[dict[str, Any]]:
+def change_facts(changes: Sequence[LastingChange], series: Sequence[Value]) -> list[dict[str, Any]]:
     """Return the changes of one series, oldest first, with the level before and after each.
 
     Changes before the first session that the series shows are left out.
@@ -237,7 +224,7 @@ def change_facts(changes: Sequence[LastingChange], series: Sequence[PastResult])
         _facts(change) | _levels(change, series)
         for change in changes
         if (change.machine, change.test, change.key) == (last.machine, last.test, last.key)
-        and moment(change.time) >= moment(first.time)
+        and seconds_of(change.time) >= first.at
     ]
 
 
@@ -250,7 +237,7 @@ def machine_changes(changes: Sequence[LastingChange], machines: Collection[str])
     ]
 
 
-def since(changes: Sequence[Mapping[str, Any]], series: Sequence[PastResult], baseline: float) -> dict[str, Any] | None:
+def since(changes: Sequence[Mapping[str, Any]], series: Sequence[Value], baseline: float) -> dict[str, Any] | None:
     """Return when a series became slower or faster than `baseline`: at its last change, or when its spell began.
 
     A change counts only if it has the same direction and lies in the spell; the effect of an earlier change had ended.
@@ -288,12 +275,12 @@ def _facts(change: LastingChange) -> dict[str, Any]:
     }
 
 
-def _levels(change: LastingChange, series: Sequence[PastResult]) -> dict[str, Any]:
-    before = _level([result for result in series if _is_valid(result) and moment(result.time) < moment(change.time)])
+def _levels(change: LastingChange, series: Sequence[Value]) -> dict[str, Any]:
+    before = _level([result for result in series if _is_valid(result) and result.at < seconds_of(change.time)])
     return {"before": before, "after": None if before is None else rounded(before + abs(before) * change.size)}
 
 
-def _level(results: Sequence[PastResult]) -> float | None:
+def _level(results: Sequence[Value]) -> float | None:
     return rounded(statistics.median(result.value for result in results[-LEVEL:])) if results else None
 
 
@@ -334,9 +321,9 @@ def _differences(before: Sequence[Measurement], now: Sequence[Measurement], past
     }
 
 
-def _outcomes_in(session: str, machines: Collection[str], past: Past) -> dict[SeriesKey, Outcome | None]:
+def _outcomes_in(session: str, machines: Collection[str], past: Past) -> dict[Series, Outcome | None]:
     """Return the worst outcome of each test in a session, over its throughput and its figures."""
-    outcomes: dict[SeriesKey, list[Outcome | None]] = {}
+    outcomes: dict[Series, list[Outcome | None]] = {}
     for key, series in past.series.items():
         if key.machine in machines:
             for result in series:

@@ -40,7 +40,7 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
     if html is None and json is None:
         return
     # They import NumPy and Jinja2.
-    from pytest_tfperf.features.page.facts import as_json, report_facts
+    from pytest_tfperf.features.page.facts import as_json, report_facts, with_measurements
     from pytest_tfperf.features.page.past import read_past
 
     past = read_past(session.history, result)
@@ -51,7 +51,7 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
         again = ", then write it from the history: tfperf report -o PATH"
         yield _write(html, "report", page(facts), again)
     if json is not None:
-        yield _write(json, "result", as_json(facts), ", and run the session again")
+        yield _write(json, "result", as_json(with_measurements(facts, result.alone)), ", and run the session again")
 
 
 def exited(settings: Settings, status: int) -> None:

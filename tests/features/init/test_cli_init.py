@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.features import init
-from pytest_tfperf.features.init import Framework, default_branch, framework_of, next_steps
+from pytest_tfperf.features.init import command as init
+from pytest_tfperf.features.init.command import Framework, default_branch, framework_of, next_steps
 from tests.helpers.machines import load
 from tests.helpers.repositories import git
 
@@ -50,7 +50,7 @@ def test_an_empty_folder_gets_a_test_a_folder_of_baselines_and_an_ini_file(
     [
         (
             "git@github.com:a/b.git",
-            [".github/workflows/throughput-of-a-pull-request.yml", ".github/workflows/throughput.yml"],
+            [".github/workflows/perf.yml"],
         ),
         ("https://gitlab.example.com/a/b.git", [".gitlab-ci.yml"]),
         ("/srv/git/b.git", []),
@@ -88,8 +88,8 @@ def test_a_pull_request_of_a_project_with_gpus_does_not_go_where_there_are_none(
 ) -> None:
     monkeypatch.setattr("pytest_tfperf.hardware.discovery.discover", lambda: load(machine))
     cli.main(["init", str(tmp_path), "--ci=github"])
-    (text,) = [text for name, text in files(tmp_path).items() if "pull-request" in name]
-    assert f"runs-on: {runner} " in text
+    job = (tmp_path / ".github/workflows/perf.yml").read_text().partition("  against-base:\n")[2]
+    assert f"runs-on: {runner} " in job
 
 
 def test_one_tolerance_is_written(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_both_ci_files_gate_with_the_same_command(ci: str, tmp_path: Path) -> No
     options = '--tfperf-require-baseline --continue-on-collection-errors --tfperf-dir="$HOME/.cache/tfperf"'
     assert f"pytest speed {options} --junitxml=throughput.xml" in " ".join(text.split())
     assert 'tfperf reference create --dir="$HOME/.cache/tfperf"' in text
-    assert "{{" not in text.replace("${{", "")
+    assert not re.search(r"<\w+>", text)
     assert "TFPERF_HTML: throughput.html" in text
 
 
@@ -135,6 +135,24 @@ def test_what_exists_is_never_overwritten(tmp_path: Path, capsys: pytest.Capture
     said = capsys.readouterr().out
     assert "wrote" not in said
     assert "edited" not in said
+
+
+@pytest.mark.parametrize(
+    ("ci", "there", "name"),
+    [
+        ("github", [".github/workflows/perf.yml"], ".github/workflows/perf.yml"),
+        ("gitlab", [".gitlab-ci.yml", ".gitlab/throughput.yml"], ".gitlab/throughput.yml"),
+    ],
+)
+def test_a_ci_file_that_was_asked_for_and_exists_stops_before_anything_is_written(
+    ci: str, there: list[str], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in there:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("mine")
+    assert cli.main(["init", str(tmp_path), f"--ci={ci}"]) == USAGE
+    assert files(tmp_path) == dict.fromkeys(there, "mine")
+    assert f"{name} exists, and nothing is overwritten. Move it away for a new one" in capsys.readouterr().err
 
 
 OURS = ".tfperf/\ntfperf-report.html\n/report.html\n.benchmarks/\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import LastingChange, PastResult
+from pytest_tfperf.core.past import LastingChange, Value
 from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.features.page.facts import report_facts
 from pytest_tfperf.features.page.past import Past
@@ -15,7 +15,7 @@ from pytest_tfperf.features.page.past import Past
 
 def facts_of(
     *results: Measurement,
-    past: Sequence[PastResult] = (),
+    past: Sequence[Value] = (),
     changes: Sequence[LastingChange] = (),
     previous: Sequence[Measurement] = (),
     published: Sequence[Baseline] = (),

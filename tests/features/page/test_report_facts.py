@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
+from pytest_tfperf.core.past import ChangeKind, LastingChange, Value
 from pytest_tfperf.core.profile import Bound, Breakdown, Input, Profile, Slower
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
@@ -37,6 +37,7 @@ from tests.helpers.measurements import (
     verdict,
     verdicts,
 )
+from tests.helpers.past_results import changed
 from tools.simulated_weeks import SLOWDOWN, SLOWER_SINCE, SLOWER_TEST, source
 
 SCHEMA = Draft202012Validator(json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text()))
@@ -48,15 +49,15 @@ def judged(outcome: Outcome, change: float, **more: Any) -> Measurement:
     return measurement(now, **{"session": "now", "verdict": verdict(outcome, change), "runs": (run_at(1000.0),)} | more)
 
 
-def earlier(day: int, rate: float, outcome: str = "PASS", **more: Any) -> PastResult:
-    result = PastResult.of(judged(Outcome.PASS, 0.0))
+def earlier(day: int, rate: float, outcome: str = "PASS", **more: Any) -> Value:
+    result = Value.of(judged(Outcome.PASS, 0.0))
     given = {
         "session": f"s{day}",
         "time": f"2025-12-{day:02}T03:00:00+00:00",
         "outcome": Outcome(outcome) if outcome else None,
     }
     given |= more
-    return replace(result, value=rate, **given)
+    return changed(result, value=rate, **given)
 
 
 LOSS = Verdict(figure=Figure("loss", limit=3), value=4.0, outcome=Outcome.REGRESSED, reason=Reason.BEYOND_LIMIT)
@@ -378,7 +379,7 @@ def test_a_test_that_passes_again_has_recovered() -> None:
     assert previous["recovered"] == [now.test]
 
 
-def figure_of(one: Measurement, outcome: Outcome) -> PastResult:
+def figure_of(one: Measurement, outcome: Outcome) -> Value:
     """What an earlier session's history says of the figure `loss` of this test."""
     return earlier(1, 4.0, outcome, figure=LOSS.figure, test=one.test)
 
@@ -405,7 +406,7 @@ def test_an_outcome_that_changed_otherwise_is_told() -> None:
 
 def test_a_regressed_test_has_the_commands_that_rerun_and_accept_it() -> None:
     (test,) = facts_of(judged(Outcome.REGRESSED, -0.1, test="a.py::b"))["tests"]
-    assert [one["command"] for one in test["commands"]] == ["pytest a.py::b", "pytest a.py::b --update-baselines"]
+    assert [one["command"] for one in test["commands"]] == ["pytest a.py::b", "pytest a.py::b --tfperf-accept=a.py::b"]
 
 
 def test_owner_and_known_loss_are_facts() -> None:

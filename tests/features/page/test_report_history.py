@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import Value
 from pytest_tfperf.features.page.past import Past, spell
 from tests.helpers.measurements import measurement
 
-ONE = PastResult.of(measurement())
+ONE = Value.of(measurement())
 
 
 @pytest.mark.parametrize(
@@ -30,12 +28,12 @@ ONE = PastResult.of(measurement())
     ],
 )
 def test_a_spell_has_the_last_results_on_one_side_of_the_reference(rates: tuple[float, ...], length: int) -> None:
-    assert len(spell([replace(ONE, value=rate) for rate in rates], 100.0)) == length
+    assert len(spell([ONE._replace(value=rate) for rate in rates], 100.0)) == length
 
 
 def test_a_restless_series_is_slow_since_the_last_session_that_was_nearer_to_its_baseline() -> None:
     rates = [3829, 4054, 3621, 2068, 2053, 3661, 1475, 2520, 1558, 2319, 1224, 1694, 1867]
-    found = spell([replace(ONE, value=float(rate)) for rate in rates], 3834.0)
+    found = spell([ONE._replace(value=float(rate)) for rate in rates], 3834.0)
     assert [one.value for one in found] == rates[6:]
 
 
@@ -54,5 +52,5 @@ def test_the_session_before_has_at_least_half_of_the_tests(
         ]
         for day, count in enumerate(tests_of_sessions)
     ]
-    past = Past.of([PastResult.of(one) for measured in days for one in measured], days[-1])
+    past = Past.of([Value.of(one) for measured in days for one in measured], days[-1])
     assert [one.session for one in past.before(days[-1]).values()] == ([session_before] if session_before else [])

@@ -128,7 +128,11 @@ def written(project: Project, session: Finished) -> dict[str, Any]:
 
 
 def test_the_result_has_the_facts_of_the_page(written: dict[str, Any], facts: dict[str, Any]) -> None:
-    assert {**written, "documents": []} == facts  # the page leaves out the documents that no test reproduces
+    for test in facts["tests"]:
+        del test["recent"]  # of its row
+    only_of_the_result = {name: written[name] for name in ("version", "measurements")}
+    # The page leaves out the documents that no test reproduces.
+    assert {**written, "documents": []} == facts | only_of_the_result
 
 
 def test_the_result_fits_its_schema(written: dict[str, Any]) -> None:

@@ -52,6 +52,12 @@ def page_with(text: str) -> tuple[dict[str, Any], Tags]:
     return facts, Tags(page(facts).decode())
 
 
+def facts_in(found: Tags) -> dict[str, Any]:
+    """The page's facts without what it adds for the rows of its table."""
+    facts: dict[str, Any] = json.loads(found.facts)
+    return facts | {"tests": [{name: test[name] for name in test if name != "recent"} for test in facts["tests"]]}
+
+
 @given(HOSTILE)
 def test_no_text_adds_an_element(text: str) -> None:
     assert page_with("x" + text)[1].tags == page_with("plain")[1].tags
@@ -80,12 +86,12 @@ def test_no_text_has_a_password_or_moves_the_cursor() -> None:
 @given(HOSTILE)
 def test_the_facts_in_the_page_are_the_facts(text: str) -> None:
     facts, found = page_with(text)
-    assert json.loads(found.facts) == facts
+    assert facts_in(found) == facts
 
 
 def test_half_of_a_character_is_escaped() -> None:
     facts, found = page_with("half \udcfc")
-    assert json.loads(found.facts) == facts
+    assert facts_in(found) == facts
 
 
 def test_a_regression_whose_interval_is_open_above_has_a_page() -> None:

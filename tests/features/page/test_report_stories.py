@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import Value
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from tests.features.page.documents import facts_of
@@ -21,7 +21,7 @@ def at(change: float, day: int, outcome: Outcome, **more: Any) -> Measurement:
 
 
 def facts_at_end(*days: Measurement, now: int = 1) -> dict[str, Any]:
-    return facts_of(*days[-now:], past=[PastResult.of(one) for one in days], previous=days[:1])
+    return facts_of(*days[-now:], past=[Value.of(one) for one in days], previous=days[:1])
 
 
 def slow(*, others: float = 0.0, **more: Any) -> Measurement:

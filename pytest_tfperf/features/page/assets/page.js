@@ -86,6 +86,7 @@ function drawDocuments(facts, box) {
 
 function start() {
   const facts = JSON.parse(document.getElementById("facts").textContent);
+  if (facts.columns) facts.tests = rowsOf(facts.columns);
   facts.tests.forEach((test, index) => (test.index = index));
   setTheme(readTheme() || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
   document.getElementById("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark", true));

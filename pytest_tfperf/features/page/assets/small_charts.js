@@ -45,44 +45,36 @@ function changeText(test) {
   return lines.join("\n");
 }
 
-const LATEST = 30;
-
+// The latest sessions of a test (render.py chooses them).
 function sparkline(test) {
   const width = 132, height = 28, pad = 4;
-  const { rate: rates, outcome: outcomes } = test.history;
-  const start = Math.max(0, rates.length - LATEST);
-  const shown = rates.slice(start);
+  const { rate: rates, marks } = test.recent;
   const drawing = svg("svg", { class: "spark " + test.outcome, width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
-  const known = shown.filter((value) => value !== null);
+  const known = rates.filter((value) => value !== null);
   if (!known.length) return drawing;
   const baseline = test.baseline || known[0];
   // At least 4 % from top to bottom, so that noise looks like noise.
   const low = Math.min(...known, baseline * 0.98), high = Math.max(...known, baseline * 1.02);
-  const x = (i) => pad + (shown.length < 2 ? 0.5 : i / (shown.length - 1)) * (width - 2 * pad);
+  const x = (i) => pad + (rates.length < 2 ? 0.5 : i / (rates.length - 1)) * (width - 2 * pad);
   const y = (value) => pad + ((high - value) / (high - low || 1)) * (height - 2 * pad);
   if (test.baseline) drawing.append(svg("line", { class: "zero", x1: 0, x2: width, y1: y(baseline), y2: y(baseline) }));
   let path = "";
-  shown.forEach((value, i) => {
+  rates.forEach((value, i) => {
     if (value === null) return;
-    path += `${path && shown[i - 1] !== null ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
+    path += `${path && rates[i - 1] !== null ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
   });
   drawing.append(svg("path", { d: path }));
-  shown.forEach((value, i) => {
-    if (value !== null && (outcomes[start + i].startsWith("REGRESSED") || i === shown.length - 1)) {
-      const word = outcomes[start + i].split(" ")[0] || "measured";
-      drawing.append(svg("circle", { class: "dot " + word, cx: x(i), cy: y(value), r: i === shown.length - 1 ? 3 : 1.8 }));
-    }
-  });
+  for (const [i, word] of marks) {
+    if (rates[i] !== null) drawing.append(svg("circle", { class: "dot " + word, cx: x(i), cy: y(rates[i]), r: i === rates.length - 1 ? 3 : 1.8 }));
+  }
   return drawing;
 }
 
-function sparkText(test, sessions) {
-  const { session, rate: rates } = test.history;
-  const start = Math.max(0, rates.length - LATEST);
-  const first = sessions[session[start]], last = sessions[session[session.length - 1]];
-  const known = rates.slice(start).filter((value) => value !== null);
+function sparkText(test) {
+  const { rate: rates, first, last } = test.recent;
+  const known = rates.filter((value) => value !== null);
   if (!known.length) return "no throughput is known";
-  return `${plural(rates.length - start, "session")}, ${day(first.time, true)} to ${day(last.time, true)}\n` +
+  return `${plural(rates.length, "session")}, ${day(first, true)} to ${day(last, true)}\n` +
     `lowest ${rate(Math.min(...known))}, highest ${rate(Math.max(...known))} ${test.unit}/s`;
 }
 

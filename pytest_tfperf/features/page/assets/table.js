@@ -13,7 +13,7 @@ const COLUMNS = [
   { name: "change", title: "Change", compare: (a, b) => (a.change ?? Infinity) - (b.change ?? Infinity) || a.index - b.index },
   { name: "since", title: "Since", compare: (a, b) => textOrder(b.since ? b.since.time : "", a.since ? a.since.time : "") },
   { name: "detectable", title: "Detects", number: true, hint: "The smallest slowdown that this test detects with 95 % power", compare: (a, b) => (b.detectable ?? -1) - (a.detectable ?? -1) },
-  { name: "history", title: "Last 30 sessions", compare: (a, b) => b.history.rate.length - a.history.rate.length },
+  { name: "history", title: "Last 30 sessions", compare: (a, b) => b.recent.sessions - a.recent.sessions },
 ];
 
 class TestTable {
@@ -100,7 +100,7 @@ class TestTable {
       el("td", { class: "change" }, withTip(el("span", { class: "measure" }, el("span", { class: "figure" }, change(test.change)), changeBar(test, this.span)), () => (test.change === null ? test.story : changeText(test)))),
       el("td", { class: "since" }, test.since ? [day(test.since.time), " ", el("span", { class: "quiet" }, test.since.sessions === 1 ? "new" : plural(test.since.sessions, "session"))] : ""),
       el("td", { class: "number detectable" }, percent(test.detectable)),
-      el("td", { class: "history" }, withTip(el("span", {}, sparkline(test)), () => sparkText(test, this.facts.sessions))));
+      el("td", { class: "history" }, withTip(el("span", {}, sparkline(test)), () => sparkText(test))));
     row.addEventListener("click", (event) => {
       if (!String(getSelection())) this.toggle(test.index);
     });
@@ -120,7 +120,11 @@ class TestTable {
       const details = el("tr", { class: "opened" }, el("td", { colspan: COLUMNS.length }, box));
       if (!row.isConnected) this.clear();
       row.after(details);
-      this.open.set(index, { row: details, close: openTest(box, test, this.facts) });
+      const entry = { row: details, close() {} };
+      this.open.set(index, entry);
+      withDetails(test, this.facts, box, () => {
+        if (this.open.get(index) === entry) entry.close = openTest(box, test, this.facts);
+      });
     }
     row.classList.toggle("is-open", !opened);
     row.querySelector("button.name").setAttribute("aria-expanded", String(!opened));

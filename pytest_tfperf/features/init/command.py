@@ -1,8 +1,4 @@
-"""The files that a project starts with.
-
-For a repository without performance tests.
-`tfperf init` writes a first test, settings and a CI file; a session is not touched.
-"""
+"""`tfperf init`: what it writes, and which steps come next."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import argparse
 import re
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -25,8 +22,7 @@ from pytest_tfperf.reports.table import aligned
 from pytest_tfperf.revisions.git import run_git
 
 _SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": f"{DEFAULT_TOLERANCE}"}
-_GITHUB: Final = Path(".github/workflows/throughput.yml")
-_GITHUB_PULL: Final = Path(".github/workflows/throughput-of-a-pull-request.yml")
+_GITHUB: Final = Path(".github/workflows/perf.yml")
 _GITLAB: Final = Path(".gitlab-ci.yml")
 _GITLAB_BESIDE: Final = Path(".gitlab/throughput.yml")
 
@@ -58,13 +54,14 @@ def _run(arguments: argparse.Namespace) -> int:
         raise TfperfError(f"--tests={arguments.tests}: give the name of a folder, as in perf_tests")
     remote = text_of(root / ".git" / "config")
     ci = arguments.ci or ("github" if "github.com" in remote else "gitlab" if "gitlab" in remote else "none")
+    ci_file = _ci_file(root, ci, is_asked_for=arguments.ci is not None)
     # A file that can't be read stops the command before anything is written.
     configuration = ini_file(root.absolute())
     # Names in .gitignore may be in any encoding.
     ignored = (root / ".gitignore").read_text("utf-8", "surrogateescape") if (root / ".gitignore").exists() else ""
     framework = framework_of(find_spec)
     lines = [
-        *_new_files(root, arguments.tests, ci, framework),
+        *_new_files(root, arguments.tests, ci_file, framework),
         *_settings(root, configuration),
         _edited_git_ignores(root, ignored),
     ]
@@ -112,7 +109,24 @@ def default_branch(root: Path) -> str:
     return (unborn.stdout.strip() if unborn else "") or configured or "main"
 
 
-def _new_files(root: Path, tests: str, ci: str, framework: Framework) -> Iterator[str]:
+def _ci_file(root: Path, ci: str, *, is_asked_for: bool) -> Path | None:
+    """Return the path of the CI file to write below `root`; None for no CI.
+
+    Raises:
+        TfperfError: the user asked for it, and it exists.
+    """
+    if ci == "none":
+        return None
+    name = _GITHUB if ci == "github" else _GITLAB_BESIDE if (root / _GITLAB).exists() else _GITLAB
+    if is_asked_for and (root / name).exists():
+        raise TfperfError(
+            f"{name} exists, and nothing is overwritten",
+            next_step=f"Move it away for a new one, or leave it out: tfperf init --ci=none {root}",
+        )
+    return name
+
+
+def _new_files(root: Path, tests: str, ci_file: Path | None, framework: Framework) -> Iterator[str]:
     from pytest_tfperf.hardware.discovery import discover
 
     is_for_gpu = framework is not Framework.NONE and bool(discover().gpus)
@@ -128,14 +142,15 @@ def _new_files(root: Path, tests: str, ci: str, framework: Framework) -> Iterato
     files = {Path(tests) / "test_speed.py": TEST if is_keras else TEST_OF_PROGRAM}
     files |= {Path(tests) / "speed_models.py": MODELS} if is_keras else {Path(tests) / "train.py": PROGRAMS[framework]}
     files[Path("baselines") / "README.md"] = BASELINES
-    beside = ci == "gitlab" and (root / _GITLAB).exists()
-    if ci == "github":
-        files |= {_GITHUB_PULL: GITHUB_PULL, _GITHUB: GITHUB}
-    elif ci == "gitlab":
-        files[_GITLAB_BESIDE if beside else _GITLAB] = GITLAB
     for name, text in files.items():
         yield _written(root, name, text.format(**names))
-    if beside:
+    if ci_file is not None:
+        template = "github.yml" if ci_file == _GITHUB else "gitlab.yml"
+        text = (resources.files(__package__) / template).read_text("utf-8")
+        for placeholder, value in names.items():  # braces are YAML's
+            text = text.replace(f"<{placeholder}>", value)
+        yield _written(root, ci_file, text)
+    if ci_file == _GITLAB_BESIDE:
         yield f"        add to {_GITLAB}:  include: [{{local: {_GITLAB_BESIDE}}}]"
 
 
@@ -301,112 +316,6 @@ their files: `tfperf baselines merge` does.
 # which comes with us, makes the last one in each project.
 _IGNORED: Final = (".tfperf/", "tfperf-report.html", "/report.html", ".benchmarks/")
 
-GITHUB = """\
-# The nightly gate of training throughput. It needs a runner of your own, with pytest-tfperf and {framework}.
-name: throughput
-on:
-  schedule: [{{cron: "0 3 * * *"}}]
-  workflow_dispatch:
-permissions: {{contents: read}}
-jobs:
-  throughput:
-    runs-on: [self-hosted]    # add the label of the machine whose baselines are committed
-    timeout-minutes: 180
-    concurrency: {{group: throughput, cancel-in-progress: false}}    # one job at a time on a host
-    env: {{TFPERF_HTML: throughput.html}}    # the report
-    steps:
-      - uses: actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1
-        with: {{fetch-depth: 0, persist-credentials: false}}    # the reference environment needs the baselines' commits
-      - run: tfperf doctor
-        continue-on-error: true    # the session itself discards disturbed runs
-      - run: tfperf reference create --dir="$HOME/.cache/tfperf"
-        continue-on-error: true    # without it, slowdowns are confirmed against the baselines alone
-      - run: >
-          pytest {tests} --tfperf-require-baseline --continue-on-collection-errors
-          --tfperf-dir="$HOME/.cache/tfperf" --junitxml=throughput.xml
-      - uses: actions/upload-artifact@043fb46d1a93c77aae656e7c1c64a875d1fc6a0a # v7.0.1
-        if: always()
-        with: {{name: throughput, path: throughput.*}}
-"""
-
-GITHUB_PULL = """\
-# Is this pull request slower than the branch that it goes into? It needs no baselines: both sides run in one job,
-# interleaved.
-name: throughput of a pull request
-on: pull_request
-permissions: {{contents: read, pull-requests: write}}    # for the comment; forks get the job's summary only
-jobs:
-  against-base:
-    runs-on: {runner}
-    steps:
-      - uses: actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1
-        with: {{fetch-depth: 0, persist-credentials: false}}    # the base is a commit of the past
-      - uses: actions/setup-python@5fda3b95a4ea91299a34e894583c3862153e4b97 # v7.0.0
-        with: {{python-version: "3.12"}}
-      - run: pip install -r requirements.txt    # names {requirements}, and what else the tests need
-      - run: |
-          git cat-file -e "origin/$GITHUB_BASE_REF:{tests}" ||
-            {{ echo "::notice::$GITHUB_BASE_REF has no {tests} yet, so there is nothing to compare with"; exit 0; }}
-          pytest {tests} --tfperf-base="origin/$GITHUB_BASE_REF" --junitxml=throughput.xml
-        env: {{TFPERF_COMMENT: comment.md, TFPERF_HTML: throughput.html}}
-      - run: "[ ! -f comment.md ] || tfperf comment comment.md"
-        if: ${{{{ !cancelled() }}}}
-        continue-on-error: true    # the tests decide about the job
-        env: {{GITHUB_TOKEN: "${{{{ github.token }}}}"}}
-      - uses: actions/upload-artifact@043fb46d1a93c77aae656e7c1c64a875d1fc6a0a # v7.0.1
-        if: ${{{{ !cancelled() }}}}
-        with: {{name: throughput, path: throughput.*}}
-"""
-
-GITLAB = """\
-# Is this merge request slower than the branch that it goes into? It needs no baselines: both sides run in one job.
-throughput-against-base:
-  tags: [throughput]
-  rules:
-    - if: $CI_PIPELINE_SOURCE == "merge_request_event"
-  resource_group: throughput    # one job at a time on a host
-  variables:
-    GIT_DEPTH: 0    # the base is a commit of the past
-    TFPERF_COMMENT: comment.md
-    TFPERF_HTML: throughput.html    # the report
-  script:
-    - git fetch --quiet origin "$CI_MERGE_REQUEST_TARGET_BRANCH_NAME"
-    - git cat-file -e "FETCH_HEAD:{tests}" ||
-      {{ echo "the target branch has no {tests} yet, so there is nothing to compare with"; exit 0; }}
-    - pytest {tests} --tfperf-base=FETCH_HEAD --junitxml=throughput.xml
-  after_script:    # GITLAB_TOKEN: a project access token with the scope api; without it there is no comment
-    - "[ ! -f comment.md ] || tfperf comment comment.md"
-  allow_failure:
-    exit_codes: [6]    # nothing could be compared
-  artifacts:
-    when: always
-    paths: [throughput.html]
-    reports: {{junit: throughput.xml}}
-
-# The nightly gate of training throughput. It needs a runner of your own, with pytest-tfperf and {framework}.
-throughput:
-  tags: [throughput]    # of the machine whose baselines are committed
-  resource_group: throughput    # one job at a time on a host
-  timeout: 3 hours
-  rules:
-    - if: $CI_PIPELINE_SOURCE == "schedule" || $CI_PIPELINE_SOURCE == "web"
-  variables:
-    GIT_DEPTH: 0    # the reference environment needs the baselines' commits
-    TFPERF_HTML: throughput.html    # the report
-  script:
-    - tfperf doctor || true    # the session itself discards disturbed runs
-    - tfperf reference create --dir="$HOME/.cache/tfperf" || echo "slowdowns are confirmed against the baselines"
-    - >
-      pytest {tests} --tfperf-require-baseline --continue-on-collection-errors
-      --tfperf-dir="$HOME/.cache/tfperf" --junitxml=throughput.xml
-  allow_failure:
-    exit_codes: [6, 7]    # could not measure, or the machine is slower: a warning, and no failed pipeline
-  artifacts:
-    when: always
-    paths: [throughput.html]
-    reports: {{junit: throughput.xml}}
-"""
-
 
 def next_steps(tests: str, ci: str, framework: Framework, base: str) -> list[str]:
     """The next steps after `tfperf init`."""
@@ -421,7 +330,10 @@ def next_steps(tests: str, ci: str, framework: Framework, base: str) -> list[str
         (f"tfperf read -- python {program}", "for a program of your own, in any framework: the test that gates it"),
     ]
     if ci == "github":
+        steps.append(("Settings > Pages > Source: GitHub Actions", "each night publishes its page"))
         steps.append((f"name {framework.requirements} in requirements.txt", "pull requests install from it"))
+    if ci == "gitlab":
+        steps.append(("allow Git push requests", "Settings > CI/CD > Job token permissions: the history is a branch"))
     if ci != "none":
         steps.append(("add a runner of your own", "the CI file says what it needs"))
     return aligned(steps)
