@@ -35,16 +35,16 @@ PLAYED_TRAINING: Final = ROOT / "tests" / "helpers" / "played_training"
 TRIES: Final = 3
 
 LIMITS: Final = {
-    "spine, lines": 34_920,
-    "spine, files": 190,
-    "package, lines": 48_920,
-    "package, files": 290,
-    "package, classes": 365,
+    "spine, lines": 35_450,
+    "spine, files": 180,
+    "package, lines": 50_800,
+    "package, files": 285,
+    "package, classes": 376,
     "passing check, files": 58,
-    "passing check, functions": 560,
+    "passing check, functions": 585,
     "session of one test, files": 84,
-    "session of one test, functions": 950,
-    "settings": 36,
+    "session of one test, functions": 960,
+    "settings": 38,
 }
 """Above one of these, `make lint` fails. A change that needs more raises it in its own commit, which says why."""
 
