@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history
+from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, history_place, open_history
 from pytest_tfperf.console.output import show, warn
 from pytest_tfperf.console.session_settings import root, setting
-from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_USAGE
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.errors import TfperfError, worded
 from pytest_tfperf.features.sharing.plugin import HISTORY_URL
@@ -33,6 +33,7 @@ def add_to_history(actions: Commands) -> None:
         "push",
         _push,
         "send the sessions that the place lacks",
+        statuses={**STATUSES, EXIT_NOT_MEASURED: "a session's rows are damaged, or no memory, space or permission"},
         examples=("tfperf history push git+.", "tfperf history push /mnt/shared/speed"),
         parents=[history_place(is_action=True)],
     )
@@ -65,14 +66,14 @@ def _pull(arguments: argparse.Namespace) -> int:
     for added, why in pull(database, place, arguments.machine):
         show(f"{url}: brought {counted(added, 'session')}")  # a session that ends the pull says the last one
         if len(why) > len(refused):
-            warn(_refused(why))
+            warn(_in_one_line(why))
         refused = list(why)
     if not added and not refused:
         show(f"{url}: nothing new")
     return EXIT_GREEN
 
 
-def _refused(why: Sequence[str]) -> str:
+def _in_one_line(why: Sequence[str]) -> str:
     return why[0] if len(why) == 1 else f"{why[0]}; and {len(why) - 1} more"
 
 
@@ -84,9 +85,11 @@ def _push(arguments: argparse.Namespace) -> int:
     url, database = _url(arguments), open_history(arguments).database
     database.require()
     place = destination_of(url, folder=database.path.parent, root=root())
-    sent = push(database, place, documents.sessions_of(database, arguments.machine))
+    sent, faults = push(database, place, documents.sessions_of(database, arguments.machine))
     show(f"{url}: sent {counted(sent, 'session')}")
-    return EXIT_GREEN
+    if faults:
+        warn(_in_one_line(faults))
+    return EXIT_NOT_MEASURED if faults else EXIT_GREEN
 
 
 def _import(arguments: argparse.Namespace) -> int:
@@ -99,7 +102,7 @@ def _import(arguments: argparse.Namespace) -> int:
     database = open_history(arguments).database
     *_, (added, refused) = documents.add(database, map(read, arguments.files), most_bytes=_MOST_BYTES_OF_A_FILE)
     if refused:
-        warn(_refused(refused))
+        warn(_in_one_line(refused))
     show(f"{database}: added {counted(added, 'session')}")
     return EXIT_USAGE if refused else EXIT_GREEN
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import documents
 from pytest_tfperf.workers.process_end import kill_group
 
@@ -23,7 +24,7 @@ SESSION_SECONDS: Final = 5.0
 """How long a session waits for its pull, and for its push."""
 
 _NAME: Final = re.compile(r"v1/(?!\.)[^/]+/(?P<month>\d{4}-\d{2})/(?!\.)[^/]+\.json\.gz")
-_BYTES_AT_ONCE: Final = 2_000_000
+_FIRST_BYTES, _MOST_BYTES = 100_000, 2_000_000  # of a portion that is sent
 _WHOLE_DAYS: Final = 90  # as `tfperf_details_days`
 _A_DAY: Final = timedelta(days=1)
 
@@ -49,14 +50,16 @@ def pull(
         known |= names
         # After the machine a name has the month and the session's id, which begins with its time.
         newest_first = sorted(names, key=lambda name: name.split("/")[2:], reverse=True)
-        added = 0
+        added, why = 0, list[str]()
         for added, why in documents.add(database, place.get(newest_first), whole_since=whole_since):
             yield before + added, [*refused, *why]
-        before += added
+        before, refused = before + added, [*refused, *why]
 
 
-def push(database: HistoryFile, place: Destination, sessions: Mapping[str, int]) -> int:
-    """Send the documents that the place lacks, and return their number; those that arrived stay if a later one fails.
+def push(database: HistoryFile, place: Destination, sessions: Mapping[str, int]) -> tuple[int, list[str]]:
+    """Send the documents that the place lacks, the newest first; those that arrived stay if a later one fails.
+
+    Returns how many were sent, and why others can't be: a damaged row keeps no other session from being sent.
 
     Args:
         sessions: names and numbers of sessions, as `documents.sessions_of` gives them.
@@ -66,21 +69,32 @@ def push(database: HistoryFile, place: Destination, sessions: Mapping[str, int])
     """
     prefixes = {"/".join(name.split("/")[:2]) + "/" for name in sessions}
     there = {name for prefix in sorted(prefixes) for name in place.list(prefix)}
-    lacking = [name for name in sessions if name not in there]
-    for portion in _portions((name, documents.encoded(database, sessions[name])) for name in lacking):
+    sent, faults = 0, list[str]()
+
+    def encoded() -> Iterator[tuple[str, bytes]]:
+        for name in reversed([*sessions]):
+            if name not in there:
+                try:
+                    yield name, documents.encoded(database, sessions[name])
+                except (TfperfError, LookupError, TypeError, ValueError) as error:
+                    faults.append(f"{name} can't be sent, its rows are damaged: {error}")
+
+    for portion in _portions(encoded()):
         place.put(portion)
-    return len(lacking)
+        sent += len(portion)
+    return sent, faults
 
 
 def _portions(encoded: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, bytes]]:
+    """Yield a few documents and then more and more at once, so that each session sends some in its few seconds."""
     portion: dict[str, bytes] = {}
-    size = 0
+    size, most = 0, _FIRST_BYTES
     for name, data in encoded:
         portion[name] = data
         size += len(data)
-        if size >= _BYTES_AT_ONCE:
+        if size >= most:
             yield portion
-            portion, size = {}, 0
+            portion, size, most = {}, 0, min(2 * most, _MOST_BYTES)
     if portion:
         yield portion
 

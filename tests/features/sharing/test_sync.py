@@ -9,6 +9,7 @@ import pytest
 
 from pytest_tfperf import cli
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.sharing import sync
 from pytest_tfperf.features.sharing.stored_folder import Folder
 from pytest_tfperf.features.sharing.sync import pull, push
 from pytest_tfperf.stores import documents
@@ -36,7 +37,9 @@ def place(tmp_path: Path) -> Folder:
 
 
 def send(history: History, place: Folder) -> int:
-    return push(history.database, place, documents.sessions_of(history.database))
+    sent, faults = push(history.database, place, documents.sessions_of(history.database))
+    assert faults == []
+    return sent
 
 
 def bring(history: History, place: Folder, *machines: str) -> int:
@@ -47,6 +50,17 @@ def test_what_one_pushes_another_pulls(tmp_path: Path, place: Folder) -> None:
     ours, theirs = history_of(tmp_path / "a", 1, 2), history_of(tmp_path / "b", 3, machine="other")
     assert [send(ours, place), send(theirs, place), bring(ours, place), bring(theirs, place)] == [2, 1, 1, 2]
     assert sessions(ours) == sessions(theirs) == ["20260101-box", "20260102-box", "20260103-other"]
+
+
+def test_the_newest_sessions_are_sent_first_and_few_at_a_time(
+    tmp_path: Path, place: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync, "_FIRST_BYTES", 1)
+    sent: list[list[str]] = []
+    monkeypatch.setattr(place, "put", lambda portion: sent.append([name[21:23] for name in portion]))
+    send(history_of(tmp_path / "a", 1, 2, 3), place)
+    assert [name for portion in sent for name in portion] == ["03", "02", "01"]
+    assert len(sent[0]) == 1
 
 
 def test_what_is_there_is_not_sent_again(tmp_path: Path, place: Folder) -> None:
@@ -114,6 +128,26 @@ def test_files_that_others_put_beside_the_documents_are_no_documents(tmp_path: P
 def test_a_document_of_a_month_to_come_is_not_asked_for(tmp_path: Path, place: Folder) -> None:
     place.put({"v1/box/9999-12/junk.json.gz": b"junk"})
     assert list(pull(History(tmp_path / "new" / "history.sqlite").database, place)) == []
+
+
+def test_a_damaged_row_keeps_no_other_session_from_being_sent(tmp_path: Path, place: Folder) -> None:
+    history = history_of(tmp_path / "a", 1, 2)
+    with history.database.opened(writes=True) as connection:
+        connection.execute("delete from tfperf_environments")
+        connection.execute("update tfperf_measurements set environment = 99 where number = 1")
+        connection.execute("insert into tfperf_environments values (1, '{}')")
+    sent, (why,) = push(history.database, place, documents.sessions_of(history.database))
+    assert (sent, why.startswith("v1/box/2026-01/20260101-box.json.gz can't be sent, its rows are damaged: ")) == (
+        1,
+        True,
+    )
+
+
+def test_what_was_refused_of_one_machine_is_said_with_what_others_sent(tmp_path: Path, place: Folder) -> None:
+    place.put({"v1/box/2026-01/bad.json.gz": b"no document"})
+    send(history_of(tmp_path / "b", 4, machine="other"), place)
+    *_, (added, refused) = pull(History(tmp_path / "new" / "history.sqlite").database, place, ["box"])
+    assert (added, len(refused)) == (1, 1)
 
 
 # Commands
