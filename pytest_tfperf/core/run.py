@@ -81,7 +81,8 @@ class Run:
     # the windows before the timed ones, including those that proved not to be steady yet
     warmup: tuple[Window, ...] = ()
     compile_seconds: float | None = None  # time of the first call: tracing, compiling and one step; None for a log
-    # the total that a log's program printed, which is then the run's throughput
+    # the total that a log's program printed, which is then the run's throughput; or the value of a run whose windows
+    # did not travel with the document of its session
     stated_examples_per_sec: float | None = None
     # the worker's versions and options, "tensorflow" -> "2.21.0"
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -137,11 +137,13 @@ def _diverged(runs: Sequence[Run]) -> DivergedAt | None:
 
 
 def run_value(run: Run) -> RunValue:
-    """Return a run's value: a log's own total where it states one, else the robust mean of its windows' log rates.
+    """Return a run's value: the total where one is stated, else the robust mean of its windows' log rates.
 
     Where steps fetch their batches it is the plain total: an input pipeline that gives a file's batches at once and
     then waits for the next file stalls in few windows, and a trimmed mean would leave out exactly these.
     """
+    if not run.windows and run.stated_examples_per_sec is not None:  # they did not travel with their session
+        return RunValue(math.log(run.stated_examples_per_sec), math.inf, 0)
     rates = [math.log(run.rate(window)) for window in run.windows]
     value, error = _total(run) if run.fetches else robust_mean(rates)
     if run.stated_examples_per_sec is not None:

@@ -22,6 +22,9 @@ from urllib.parse import quote
 
 from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.past import storable
+from pytest_tfperf.core.plain_json import build
+from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores.history_file import (
@@ -183,14 +186,27 @@ _NOT_SENT: Final = ("windows", "warmup", "polls", "telemetry", "log")
 
 
 def brief(whole: Any) -> Any:
-    """Return a measurement's JSON without windows and telemetry, and with numbers of nine digits."""
+    """Return a measurement's JSON with each run's rate in place of its windows and telemetry, and nine digits.
+
+    Raises:
+        TfperfError: a run has a damaged window.
+    """
     if isinstance(whole, dict):
         is_run = "windows" in whole and "examples_per_step" in whole
         kept = {name: brief(value) for name, value in whole.items() if not (is_run and name in _NOT_SENT)}
+        if is_run and whole["windows"]:
+            kept["stated_examples_per_sec"] = brief(_rate_of(whole))
         return kept | ({"windows": []} if is_run else {})
     if isinstance(whole, list):
         return [brief(value) for value in whole]
     return float(f"{whole:.{_DIGITS}g}") if isinstance(whole, float) and math.isfinite(whole) else whole
+
+
+def _rate_of(run: dict[str, Any]) -> float:
+    """Return the value of a run's JSON, in units per second."""
+    names = ("windows", "examples_per_step", "stated_examples_per_sec", "fetches")
+    of_rate = {name: run[name] for name in names if name in run}
+    return run_value(build(Run, of_rate, MEASUREMENT, newer=True)).examples_per_sec
 
 
 # Reading

@@ -30,7 +30,7 @@ _HEAD = 1000  # characters, which contain "measurements", the first or second na
 VERSION: Final = 1
 """The version of these files; added fields, which have defaults, don't change it."""
 
-IMPOSSIBLE: Final = "no runs or pairs, a window that takes no time, or a figure that no run gives"
+IMPOSSIBLE: Final = "no runs or pairs, a run without a rate, or a figure that no run gives"
 _MOST_LOG: Final = 100.0  # of a rate or its error, as a logarithm: a factor of 1e43
 _NEXT = "export it again: tfperf history --export -o FILE"
 _NEWER = "or upgrade pytest-tfperf, if a newer version wrote it"
@@ -107,8 +107,10 @@ def is_possible(measurement: Measurement) -> bool:
 
 
 def _takes_time(run: Run) -> bool:
+    stated = run.stated_examples_per_sec
     positive = [run.examples_per_step, *(w.steps for w in run.windows), *(w.seconds for w in run.windows)]
-    return all(0 < value < math.inf for value in positive)
+    has_rate = bool(run.windows) if stated is None else 0 < stated < math.inf
+    return has_rate and all(0 < value < math.inf for value in positive)
 
 
 def has_windows(measurement: Measurement) -> bool:

@@ -17,15 +17,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_tfperf import cli
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import time_of
 from pytest_tfperf.core.telemetry import Telemetry
+from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.stores import documents
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.old_details import drop_details
-from tests.helpers.measurements import baseline, interleaved, measurement, run, session_verdict, throughput, verdict
+from tests.helpers.measurements import (
+    BUSY,
+    baseline,
+    interleaved,
+    measurement,
+    run,
+    session_verdict,
+    throughput,
+    verdict,
+)
 
 TIME = "2026-01-02T03:04:05+00:00"
 MEMORY = Verdict(figure=Figure("peak_memory"), value=18.0)
@@ -106,7 +117,11 @@ def test_what_later_sessions_ask_is_answered_as_where_it_was_measured(history: H
 def test_measurements_arrive_without_windows_and_telemetry(history: History, new: History) -> None:
     add(new, [document_of(history)])
     first, *_ = new.measurements()
-    bare = tuple(replace(one, windows=(), polls=(), log="") for one in judged().runs)
+    rates = [pytest.approx(run_value(one).examples_per_sec, rel=1e-8) for one in judged().runs]
+    bare = tuple(
+        replace(one, windows=(), polls=(), log="", stated_examples_per_sec=rate)
+        for one, rate in zip(judged().runs, rates, strict=True)
+    )
     assert (first.runs, first.test, first.environment) == (bare, judged().test, judged().environment)
     assert first.throughput.examples_per_sec == pytest.approx(judged().throughput.examples_per_sec, rel=1e-8)
 
@@ -204,6 +219,18 @@ def test_a_measurement_that_can_not_be_read_arrives_without_its_details(history:
     add(new, [document_of(history)])
     assert len(list(new.values())) == 4
     assert [one.test for one in new.measurements(is_interleaved=False)] == ["other"]
+
+
+@pytest.mark.parametrize("command", ["report -o page.html", "explain test_b", "history", "compare monday monday"])
+def test_each_command_reads_a_session_that_came_from_elsewhere(
+    command: str, history: History, new: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disturbed = replace(judged().runs[0], disturbance=BUSY)
+    history.append(judged(session="tuesday", time="2026-01-03T03:00:00+00:00", discarded=(disturbed,)))
+    for name, number in documents.sessions_of(history.database).items():
+        add(new, [(name, documents.encoded(history.database, number))])
+    monkeypatch.chdir(new.database.path.parent)
+    assert cli.main([*command.split(), "--history", "."]) == 0
 
 
 # Names

@@ -104,9 +104,10 @@ def with_rate(rate: float | str) -> dict[str, Any]:
             measurement_file.render([replace(interleaved(), verdicts=())]),
             r"a\.json: measurements\[0\]: no runs or pairs",
         ),
+        (faulty(runs=run_with(windows=[])), r"measurements\[1\]: no runs or pairs, a run without a rate"),
         (
             faulty(discarded=run_with(windows=[{"steps": 1, "seconds": 0}])),
-            r"measurements\[1\]: no runs or pairs, a window that takes no time",
+            r"measurements\[1\]: no runs or pairs, a run without a rate",
         ),
         (faulty(throughput=with_error(261.0)), r"measurements\[1\]: .* or a figure that no run gives"),
         (faulty(throughput=with_rate(0.0)), r"measurements\[1\]: .* or a figure that no run gives"),
