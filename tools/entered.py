@@ -37,7 +37,7 @@ TRIES: Final = 3
 LIMITS: Final = {
     "spine, lines": 35_450,
     "spine, files": 180,
-    "package, lines": 50_800,
+    "package, lines": 50_830,
     "package, files": 285,
     "package, classes": 376,
     "passing check, files": 58,
