@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_tfperf.core.past import Value
+from pytest_tfperf.core.past import Series, Value
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.changes.plugin import lasting_losses
 from pytest_tfperf.judging.change_points import alarms
@@ -343,13 +343,9 @@ def _results(rates: Values, times: Values | None = None) -> list[Value]:
     start = datetime(2026, 1, 1, 3, tzinfo=UTC)
     return [
         Value(
-            id=f"{session}-{test}",
+            series=Series("simulated", f"test_{test}", "w", "1x1"),
             session=f"s{session}",
-            time=(start + timedelta(days=session if times is None else float(times[session]))).isoformat(),
-            test=f"test_{test}",
-            machine="simulated",
-            workload="w",
-            topology="1x1",
+            at=int((start + timedelta(days=session if times is None else float(times[session]))).timestamp()),
             unit="images",
             value=1000 * math.exp(rate),
             low=0.0,

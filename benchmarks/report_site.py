@@ -23,7 +23,7 @@ NIGHTS: Final = 365
 
 def main(folder: Path) -> None:
     kept = History(folder / "history.sqlite")
-    history.NIGHTLY, history.MACHINES = TESTS, history.MACHINES[:1]  # type: ignore[misc]
+    history.NIGHTLY, history.MACHINES = TESTS, history.MACHINES[:1]
     if not (folder / "history.sqlite").exists():
         history.fill_years(kept, NIGHTS)
     session, _ = next(kept.newest_sessions(alone_only=True))
