@@ -115,7 +115,7 @@ def test_the_commands_of_the_gitlab_component_compare(runner: Runner) -> None:
 def test_the_commands_of_the_file_of_init_compare(runner: Runner) -> None:
     made = [sys.executable, "-m", "pytest_tfperf.cli", "init", str(runner.clone), "--ci=github"]
     assert subprocess.run(made, check=False).returncode == 0
-    workflow = yaml.safe_load(next(runner.clone.glob(".github/workflows/*pull*")).read_text())
+    workflow = yaml.safe_load(next(runner.clone.glob(".github/workflows/perf.yml")).read_text())
     checkout, _, install, measure, comment, _ = workflow["jobs"]["against-base"]["steps"]
     assert (checkout["with"]["fetch-depth"], install["run"]) == (0, "pip install -r requirements.txt")
     options = f"{' '.join(ONE_READING)} -k test_loop"  # the test of init's own model is compared below
@@ -159,7 +159,7 @@ class Fresh:
     def pull_request(self, clone: Path) -> subprocess.CompletedProcess[str]:
         """Run the job of a pull request of the branch."""
         git(self.origin, "clone", "--quiet", str(self.origin), str(clone))
-        workflow = yaml.safe_load(next(clone.glob(".github/workflows/*pull*")).read_text())
+        workflow = yaml.safe_load(next(clone.glob(".github/workflows/perf.yml")).read_text())
         (measure,) = (
             step for step in workflow["jobs"]["against-base"]["steps"] if "--tfperf-base" in step.get("run", "")
         )
