@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 from pytest_tfperf.console.measured_test import filtered_test
 from pytest_tfperf.console.session_settings import folder_setting
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
+from pytest_tfperf.core.history_url import is_folder
 from pytest_tfperf.core.setting import Setting, variable
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError, one_of
@@ -96,7 +97,7 @@ def open_history(arguments: argparse.Namespace) -> History:
     """
     from pytest_tfperf.stores.history import History
 
-    if "://" in arguments.history:
+    if "://" in arguments.history or not is_folder(arguments.history):
         raise TfperfError(
             "--history names a folder, and what it was given is an address",
             next_step="Pull into a folder first: TFPERF_HISTORY_URL=... tfperf history pull",

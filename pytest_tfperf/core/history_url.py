@@ -108,7 +108,7 @@ def _is_complete(url: HistoryUrl) -> bool:
     if not text.isprintable() or not text:
         return False
     if url.kind is Kind.FOLDER:
-        return _is_folder(text)
+        return is_folder(text)
     if url.kind is Kind.GIT and url.address == ".":
         return _BRANCH.fullmatch(url.branch) is not None
     # After an unquoted "/", "?" or "#" the rest of a password would become a part of the URL that is shown.
@@ -124,7 +124,8 @@ def _is_complete(url: HistoryUrl) -> bool:
     return has_port and is_clean and _names_a_place(url, parts)
 
 
-def _is_folder(text: str) -> bool:
+def is_folder(text: str) -> bool:
+    """Whether a text is a folder's path or `file://` URL, and no address of a driver, which may hold a password."""
     if text.startswith("file://"):
         return text.startswith("file:///") and not re.search(r"[?#@]", text)
     if text.startswith("-") or _SCHEME.match(text):

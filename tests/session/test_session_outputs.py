@@ -75,7 +75,7 @@ def test_a_setting_that_was_given_makes_its_feature_take_part(
 @pytest.mark.parametrize(
     ("variable", "value", "feature"),
     [
-        ("TFPERF_HISTORY_URL", "", "team"),  # a job whose secret is empty is told so
+        ("TFPERF_HISTORY_URL", "", "sharing"),  # a job whose secret is empty is told so
         ("GITHUB_ACTIONS", "true", "ci"),
         ("GITHUB_STEP_SUMMARY", "summary.md", "ci"),
     ],
