@@ -107,7 +107,7 @@ def test_no_address_of_another_form_shows_it(
     monkeypatch.setenv("TFPERF_HISTORY_URL", address)
     assert cli.main(["history", "push"]) == EXIT_USAGE
     said = "".join(capfd.readouterr())
-    assert (said.count("--history names a folder"), said.count("postgresql://USER@HOST")) == (1, 2)
+    assert said.count("--history names a folder") == 1
     assert "WoRd" not in said
 
 
