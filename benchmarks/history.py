@@ -189,7 +189,7 @@ def _add(
     ((of,),) = connection.execute(
         "select number from tfperf_sessions where session = ? and machine = ?", (own["session"], own["machine"])
     )
-    numbers = [series_number(connection, series) for series, _ in values]
+    numbers = [series_number(connection, series, made) for series, _ in values]
     refers = {"session": of, "series": numbers[0], "environment": environment, "made": made}
     whole = row.pop("whole")
     insert(connection, "tfperf_measurements", [row | refers | {"time": began}])

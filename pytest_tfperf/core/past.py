@@ -15,7 +15,8 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Against, Outcome
 
-_PROVISIONAL: Final = " (provisional)"
+PROVISIONAL: Final = " (provisional)"
+"""The end of the word of an outcome against earlier sessions."""
 
 
 def moment(time: str) -> datetime:
@@ -161,7 +162,7 @@ class Value(NamedTuple):
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """Its own outcome and its test's; the test's may be of a figure that could not be measured."""
-        of_test = self.test_outcome.removesuffix(_PROVISIONAL)
+        of_test = self.test_outcome.removesuffix(PROVISIONAL)
         return tuple(Outcome(word) for word in (self.outcome, of_test) if word)
 
 
@@ -187,7 +188,7 @@ def time_of(at: int) -> str:
 
 
 def _word(outcome: Outcome | None, *, is_provisional: bool) -> str:
-    return f"{outcome}{_PROVISIONAL if is_provisional else ''}" if outcome else ""
+    return f"{outcome}{PROVISIONAL if is_provisional else ''}" if outcome else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,11 +322,7 @@ def _insert(connection: Connection, document: Mapping[str, Any], whole_since: fl
     ):
         return False
     session, made = last_number(connection), max(columns["made"])
-    ((latest,),) = connection.execute("select coalesce(max(made), 0) from tfperf_measurements")
-    series = [
-        series_number(connection, row | {"machine": facts["machine"]}, is_latest=made > latest)
-        for row in _rows(document["series"])
-    ]
+    series = [series_number(connection, row | {"machine": facts["machine"]}, made) for row in _rows(document["series"])]
     environments = [environment_number(connection, row["facts"]) for row in _rows(document["environments"])]
     ((last,),) = connection.execute("select coalesce(max(number), 0) from tfperf_measurements")
     measured, wholes = _rows(columns), iter(document["measurements"])

@@ -149,7 +149,7 @@ class History:
             ((last,),) = connection.execute("select coalesce(max(made), 0) from tfperf_measurements")
             made = max(last + 1, seconds_of(m.time) * 1_000_000)
             session = _session_number(connection, storable(m.session), storable(m.machine), began=row["time"])
-            numbers = [series_number(connection, series, is_latest=True) for series, _ in values]
+            numbers = [series_number(connection, series, made) for series, _ in values]
             same = "number = ? and session = ? and series = ?"  # in a new file, the number may be another's
             is_there = _delete(connection, same, (replaces, session, numbers[0]))
             refers = {"number": replaces if is_there else None, "session": session, "series": numbers[0]}

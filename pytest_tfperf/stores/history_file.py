@@ -315,16 +315,16 @@ def number_of(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]
     return last_number(connection)
 
 
-def series_number(connection: sqlite3.Connection, row: Mapping[str, Any], *, is_latest: bool = False) -> int:
+def series_number(connection: sqlite3.Connection, row: Mapping[str, Any], made: int) -> int:
     """Return the number of a series, which is added where it is new.
 
-    With `is_latest` what its test says of it, its name and what is asked, replaces what was said before.
+    What its test says of it, its name and what is asked, is that of its latest measurement; `made` is of the one here.
     """
     number = number_of(connection, "tfperf_series", row, "machine", "test", "workload", "topology", "figure")
-    if is_latest:
-        new = "number = :number and (name, asked) is not (:name, :asked)"
-        said = {"number": number, "name": row["name"], "asked": row["asked"]}
-        connection.execute(f"update tfperf_series set name = :name, asked = :asked where {new}", said)
+    said = {"number": number, "name": row["name"], "asked": row["asked"], "made": made}
+    latest = "select coalesce(max(made), 0) from tfperf_values where series = :number"
+    which = f"number = :number and (name, asked) is not (:name, :asked) and ({latest}) < :made"
+    connection.execute(f"update tfperf_series set name = :name, asked = :asked where {which}", said)
     return number
 
 

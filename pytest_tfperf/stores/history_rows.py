@@ -20,6 +20,7 @@ from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import (
+    PROVISIONAL,
     EarlierMeasurement,
     Series,
     SessionChanges,
@@ -37,8 +38,6 @@ from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
-
-_PROVISIONAL = " (provisional)"
 
 MEASUREMENT, VERDICT = "measurement", "session verdict"
 """What rows are called in messages."""
@@ -207,7 +206,7 @@ def _column_of_another_type(types: tuple[type, ...]) -> int | None:
 @cache
 def outcome_of(text: object) -> tuple[Outcome | None, bool]:
     """Return the outcome in a column, None for "", and whether it is provisional."""
-    word = str(text).removesuffix(_PROVISIONAL)
+    word = str(text).removesuffix(PROVISIONAL)
     try:
         return Outcome(word) if word else None, word != text
     except ValueError:

@@ -197,6 +197,19 @@ def test_a_test_that_asks_otherwise_now_is_read_so_in_whatever_order_its_session
         assert {value.figure for value in history.values(figure="peak_memory")} == {figures[-1]}
 
 
+def test_another_machines_later_session_does_not_hide_what_a_test_asks_now(tmp_path: Path, new: History) -> None:
+    arriving = []
+    for day, machine, size in ((1, "box", 1.0), (5, "other", 1.0), (3, "box", 2.0)):
+        history = History(tmp_path / f"{day}" / "history.sqlite")
+        asked = replace(MEMORY, figure=Figure("peak_memory", absolute=size))
+        of = {"session": f"s{day}", "machine": machine, "time": TIME.replace("02T", f"0{day}T")}
+        history.append(judged(figures=(asked,), **of))
+        arriving.append(document_of(history))
+    add(new, arriving)
+    found = {value.machine: value.figure for value in new.values(figure="peak_memory")}
+    assert found["box"] == Figure("peak_memory", absolute=2.0)
+
+
 def test_details_that_arrive_late_are_dropped_in_their_turn(history: History, new: History) -> None:
     for number in range(12):
         new.append(judged(session=str(number), time=TIME.replace("01-02", f"02-{number + 1:02}")))
