@@ -115,8 +115,8 @@ _KEYS: Final = (
 
 _VIEW: Final = """
 create view tfperf_results as
-select datetime(m.time, 'unixepoch') as time, t.session, s.machine, s.test, s.name, s.workload, s.topology, s.figure,
-  v.value, v.low, v.high, v.unit, v.outcome, v.change, v.lower, v.upper, v.baseline, v.runs, v.rank, v.place,
+select datetime(m.time, 'unixepoch') as time, t.session, s.machine, t.host, s.test, s.name, s.workload, s.topology,
+  s.figure, v.value, v.low, v.high, v.unit, v.outcome, v.change, v.lower, v.upper, v.baseline, v.runs, v.rank, v.place,
   m."commit", m.is_interleaved
 from tfperf_values v join tfperf_measurements m on m.number = v.measurement join tfperf_series s on s.number = v.series
   join tfperf_sessions t on t.number = m.session

@@ -20,7 +20,14 @@ from pytest_tfperf.core.run import StepParts
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Verdict, Want, Wants
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.new_baselines import baseline_of, correction, new_baselines, pooled, wants
+from pytest_tfperf.judging.new_baselines import (
+    baseline_of,
+    correction,
+    is_beyond_noise,
+    new_baselines,
+    pooled,
+    wants,
+)
 from pytest_tfperf.stores import baseline_file
 from tests.helpers.measurements import measurement, run_at, throughput, verdict
 
@@ -286,3 +293,38 @@ def test_a_drift_is_taken_out_of_a_run_but_for_a_gain_none_to_the_worse(
 def test_figures_that_go_with_the_speed_lose_the_drift_too() -> None:
     made = pooled([of_session(1100.0, math.log(1.1), step=2.0, memory=8e9)], is_gain=True)
     assert made.runs[0].figures == pytest.approx({"step": 2.2, "memory": 8e9})
+
+
+# Five sessions differ from a row of five runs by 3.5 standard errors, of the sessions' mean and of the row's median. The
+# median's variance is 1.07 of a mean's.
+SURE = 3.5 * math.sqrt(1 / 5 + 1.07 / 5)
+SCATTERED = [-0.02, -0.01, 0.0, 0.01, 0.02]  # their standard deviation is the root of 0.00025
+
+
+@pytest.mark.parametrize(
+    ("levels", "between_runs", "figure", "value", "accepted", "least"),
+    [
+        ([0.0] * 5, 0.01, "", 1000.0, 0.0, 0.01 * SURE),
+        (SCATTERED, 0.01, "", 1000.0, 0.0, math.sqrt(0.00025) * SURE),
+        (SCATTERED, None, "", 1000.0, 0.0, math.sqrt(0.00025) * SURE),
+        ([0.0] * 5, 0.01, "", 1000.0, 0.2, 0.2),
+        ([0.0] * 5, 0.01, "loss", -4.0, 0.0, 0.04 * SURE),
+        ([0.0] * 5, 0.01, "loss", -4.0, 0.5, 0.5),
+    ],
+    ids=["runs", "sessions", "no runs' noise", "the tolerance", "a figure's unit", "a figure's tolerance"],
+)
+def test_a_gain_stays_where_it_is_more_than_noise_and_tolerance_explain(
+    levels: list[float], between_runs: float | None, figure: str, value: float, accepted: float, least: float
+) -> None:
+    measured = row(CALM)
+    key = measured.key._replace(figure=figure)
+    of = replace(measured, key=key, between_runs=between_runs, value=value)
+    found = [
+        is_beyond_noise([7.0 + level + gain for level in levels], 7.0, of, accepted)
+        for gain in (0.999 * least, 1.001 * least)
+    ]
+    assert found == [False, True]
+
+
+def test_a_gain_as_large_as_the_tolerance_is_accepted_already() -> None:
+    assert not is_beyond_noise([1.25] * 5, 1.0, replace(row(CALM), between_runs=None), 0.25)
