@@ -22,8 +22,7 @@ from urllib.parse import quote
 
 from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.past import storable
-from pytest_tfperf.core.plain_json import build
-from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
@@ -204,9 +203,13 @@ def brief(whole: Any) -> Any:
 
 def _rate_of(run: dict[str, Any]) -> float:
     """Return the value of a run's JSON, in units per second."""
-    names = ("windows", "examples_per_step", "stated_examples_per_sec", "fetches")
-    of_rate = {name: run[name] for name in names if name in run}
-    return run_value(build(Run, of_rate, MEASUREMENT, newer=True)).examples_per_sec
+    try:
+        windows = tuple(Window(w["steps"], w["seconds"], examples=w.get("examples")) for w in run["windows"])
+        stated, fetches = run.get("stated_examples_per_sec"), run.get("fetches", False)
+        whole = Run(windows, run["examples_per_step"], stated_examples_per_sec=stated, fetches=fetches)
+        return run_value(whole).examples_per_sec
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise TfperfError(f"a run's windows can't be read: {error!r}") from None
 
 
 # Reading

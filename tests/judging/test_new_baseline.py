@@ -295,8 +295,7 @@ def test_figures_that_go_with_the_speed_lose_the_drift_too() -> None:
     assert made.runs[0].figures == pytest.approx({"step": 2.2, "memory": 8e9})
 
 
-# Five sessions differ from a row of five runs by 3.5 standard errors, of the sessions' mean and of the row's median. The
-# median's variance is 1.07 of a mean's.
+# Standard errors of the mean of five sessions less the median of a row's five runs, whose variance is 1.07 of a mean's.
 SURE = 3.5 * math.sqrt(1 / 5 + 1.07 / 5)
 SCATTERED = [-0.02, -0.01, 0.0, 0.01, 0.02]  # their standard deviation is the root of 0.00025
 
