@@ -12,14 +12,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.past import ChangeKind, LastingChange, Value, moment
+from pytest_tfperf.core.past import ChangeKind, LastingChange, Series, Value, moment
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.change_points import Values, alarms, shapes, split
 from pytest_tfperf.judging.session_effects import MIN_TESTS
-
-_Series = tuple[str, Key]
-"""A test's node id, and the key of its measurements."""
 
 _Points = tuple[NDArray[np.int64], Values, Values]
 """A series, oldest first: indices of sessions, values, and times in seconds."""
@@ -61,14 +57,14 @@ class _Machine:
     def __init__(self, name: str) -> None:
         self.name = name
         self.sessions: list[tuple[str, float, str]] = []
-        self.results: dict[_Series, _Results] = {}
+        self.results: dict[Series, _Results] = {}
         self._indices: dict[str, int] = {}
         self._units: dict[tuple[str, str], int] = {}
 
     @cached_property
     def tests(self) -> int:
         """The number of its throughputs when all results are added, at least 1."""
-        return max(sum(not key.figure for _, key in self.results), 1)
+        return max(sum(not series.figure for series in self.results), 1)
 
     def add(self, result: Value) -> None:
         # A session is noted even if this result does not count: its figures, which come after all throughputs, may.
@@ -77,7 +73,7 @@ class _Machine:
             self.sessions.append((result.session, float(result.at), result.commit))
         if not counts(result):
             return
-        series = result.test, result.key
+        series = result.series
         if series not in self.results:
             self.results[series] = _Results(result)
         unit = self._units.setdefault((result.unit, result.place), len(self._units))
@@ -122,9 +118,9 @@ def _of_machine(machine: _Machine, test: str | None) -> Iterator[LastingChange]:
     elif test is None:
         yield from _changes(machine, known, drifts[known], moments)
     for series, (sessions, values, times) in points.items():
-        if test not in (None, series[0]):
+        if test not in (None, series.test):
             continue
-        if series[1].figure:
+        if series.figure:
             yield from _of_figure((sessions, values, times), machine, series, moments)
             continue
         has_drift = ~np.isnan(drifts[sessions])
@@ -134,7 +130,7 @@ def _of_machine(machine: _Machine, test: str | None) -> Iterator[LastingChange]:
 
 
 def _of_figure(
-    points: _Points, machine: _Machine, series: _Series, moments: NDArray[np.int64]
+    points: _Points, machine: _Machine, series: Series, moments: NDArray[np.int64]
 ) -> Iterator[LastingChange]:
     """Yield the changes of a figure that exceed its absolute tolerance; figures have no drift in common."""
     sessions, values, times = points
@@ -150,9 +146,9 @@ def _of_figure(
             yield replace(change, better=latest.better)
 
 
-def _drifts(machine: _Machine, points: Mapping[_Series, _Points]) -> Values:
+def _drifts(machine: _Machine, points: Mapping[Series, _Points]) -> Values:
     """Return the machine's drift in each session; all NaN where most measurements are in sessions of few tests."""
-    of_rates = [of_series for (_, key), of_series in points.items() if not key.figure]
+    of_rates = [of_series for series, of_series in points.items() if not series.figure]
     rates = np.full((len(machine.sessions), len(of_rates)), np.nan)
     for column, (sessions, values, _) in enumerate(of_rates):
         rates[sessions, column] = np.log(values)
@@ -185,7 +181,7 @@ def _changes(
     sessions: NDArray[np.int64],
     values: Values,
     moments: NDArray[np.int64],
-    series: _Series | None = None,
+    series: Series | None = None,
     times: Values | None = None,
     unit: float | None = None,
 ) -> Iterator[LastingChange]:
@@ -197,7 +193,6 @@ def _changes(
         series: None for the machine's common drift.
         times: of the values; by default those of the sessions.
     """
-    test, key = series or (None, None)
     starts = np.flatnonzero(np.diff(moments[sessions], prepend=-1))
     points = _medians_of(values, starts)
     for shape in shapes(points, alarms(points, machine.tests)):
@@ -217,8 +212,8 @@ def _changes(
             before, now = before * unit, now * unit
         yield LastingChange(
             machine=machine.name,
-            test=test,
-            key=key,
+            test=series.test if series else None,
+            key=series.key if series else None,
             kind=slow if shape.is_slow else ChangeKind.STEP,
             session=first,
             time=when.isoformat(),

@@ -223,7 +223,7 @@ class History:
         clauses, parameters = conditions(wanted, in_order=True)
         clauses.append("v.value is not null")
         if wanted.get("figure") is not None:
-            clauses.append("s.figure = ?")
+            clauses.append("v.series in (select number from tfperf_series where figure = ?)")
             parameters.append(wanted["figure"])
         yield from self._values(f"{_VALUES} where {' and '.join(clauses)} {_order(wanted)}", parameters)
 
@@ -374,8 +374,7 @@ _LATEST: Final = (  # a cross join, because SQLite would look at all values rath
     "join tfperf_measurements m on m.number = v.measurement"
 )
 _VALUES: Final = (  # and here at the measurements first
-    f"{_COLUMNS} from tfperf_measurements m cross join tfperf_values v on v.measurement = m.number "
-    "join tfperf_series s on s.number = v.series"
+    f"{_COLUMNS} from tfperf_measurements m cross join tfperf_values v on v.measurement = m.number"
 )
 _FROM: Final = (
     "from tfperf_measurements m join tfperf_series s on s.number = m.series join tfperf_sessions t on "

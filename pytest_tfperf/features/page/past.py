@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -110,12 +111,12 @@ def read_past(history: History, result: SessionResult, since: datetime | None = 
     keys = {key_of(m) for m in now}
     most = min(_MOST_POINTS, max(_MOST_POINTS_IN_ALL // max(len(keys), 1), _LEAST_POINTS))
     kept: dict[Series, deque[Value]] = defaultdict(lambda: deque(maxlen=most))
+    is_reported = cache(lambda series: series._replace(figure="") in keys)
 
     def keeping(results: Iterable[Value]) -> Iterator[Value]:
         for past_result in results:
-            key = key_of(past_result)
-            if key._replace(figure="") in keys:
-                kept[key].append(past_result)
+            if is_reported(past_result.series):
+                kept[past_result.series].append(past_result)
             yield past_result
 
     past: list[Value] = []

@@ -138,7 +138,8 @@ def _template() -> Template:
 def _with_short_labels(value: Any, name: str = "") -> Any:
     """Shorten the facts' labels: a machine's name of 10 kB would make the page as wide as itself."""
     if isinstance(value, Mapping):
-        return {key: _with_short_labels(inner, key) for key, inner in value.items()}
+        # The columns of a history are numbers and words, hundreds of thousands of them.
+        return {key: inner if key == "history" else _with_short_labels(inner, key) for key, inner in value.items()}
     if isinstance(value, list):
         return [_with_short_labels(inner, name) for inner in value]
     return shortened(value, _MOST_OF_A_LABEL) if isinstance(value, str) and name in _LABELS else value
