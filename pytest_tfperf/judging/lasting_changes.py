@@ -28,7 +28,7 @@ class _Results:
 
     def __init__(self, first: Value) -> None:
         self.latest = first
-        self.sessions, self.units, self.decided = array("l"), array("l"), array("b")
+        self.sessions, self.units, self.decided = array("i"), array("i"), array("b")
         self.values, self.times = array("d"), array("d")
 
     def add(self, result: Value, session: int, unit: int) -> None:

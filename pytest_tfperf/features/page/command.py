@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.console.arguments import (
     Commands,
@@ -85,8 +85,7 @@ def add_to(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     # They import NumPy and Jinja2.
-    from pytest_tfperf.features.page.facts import as_json, report_facts
-    from pytest_tfperf.features.page.past import read_past
+    from pytest_tfperf.features.page.facts import as_json
     from pytest_tfperf.features.page.render import page, site
 
     is_page = arguments.format == "html"
@@ -97,6 +96,23 @@ def _run(arguments: argparse.Namespace) -> int:
         site_folder.require_own(arguments.site)
     elif path is not None:
         files.require_writable(path, "-o")
+    facts = _facts(arguments)
+    if path is None:
+        show_file(as_json(facts).decode())
+        return EXIT_GREEN
+    if arguments.site is not None:
+        site_folder.write(path, site(facts))
+        path /= "index.html"
+    else:
+        files.replace(path, page(facts) if is_page else as_json(facts))
+    show(f"{facts['headline']}: {path}")
+    return EXIT_GREEN
+
+
+def _facts(arguments: argparse.Namespace) -> dict[str, Any]:
+    from pytest_tfperf.features.page.facts import report_facts
+    from pytest_tfperf.features.page.past import read_past
+
     history = open_history(arguments)
     selected, interleaved = _selected(history, arguments)
     measurements = _whole(history, selected)
@@ -108,22 +124,12 @@ def _run(arguments: argparse.Namespace) -> int:
     result = SessionResult(
         results=[*measurements, *interleaved], verdicts=_verdicts(history, selected, interleaved), exit_status=None
     )
-    facts = report_facts(
+    return report_facts(
         result,
         read_past(history, result, arguments.since),
         BaselineStore(arguments.baselines).published(),
         scope=f"since {arguments.since:%Y-%m-%d %H:%M %Z}" if arguments.since else "",
     )
-    if path is None:
-        show_file(as_json(facts).decode())
-        return EXIT_GREEN
-    if arguments.site is not None:
-        site_folder.write(path, site(facts))
-        path /= "index.html"
-    else:
-        files.replace(path, page(facts) if is_page else as_json(facts))
-    show(f"{facts['headline']}: {path}")
-    return EXIT_GREEN
 
 
 def _selected(history: History, arguments: argparse.Namespace) -> tuple[list[Value], list[Measurement]]:

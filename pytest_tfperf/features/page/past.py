@@ -96,7 +96,7 @@ class Past:
 
 
 _MOST_POINTS: Final = 366  # sessions that a test's series shows: a year of nights
-_MOST_POINTS_IN_ALL: Final = 100_000
+_MOST_POINTS_IN_ALL: Final = 80_000
 _LEAST_POINTS: Final = 30
 
 
@@ -109,7 +109,8 @@ def read_past(history: History, result: SessionResult, since: datetime | None = 
     """
     now = result.alone
     keys = {key_of(m) for m in now}
-    most = min(_MOST_POINTS, max(_MOST_POINTS_IN_ALL // max(len(keys), 1), _LEAST_POINTS))
+    in_all = sum(1 + len(m.figures) for m in now)
+    most = min(_MOST_POINTS, max(_MOST_POINTS_IN_ALL // max(in_all, 1), _LEAST_POINTS))
     kept: dict[Series, deque[Value]] = defaultdict(lambda: deque(maxlen=most))
     is_reported = cache(lambda series: series._replace(figure="") in keys)
 
@@ -123,7 +124,9 @@ def read_past(history: History, result: SessionResult, since: datetime | None = 
     changes: list[LastingChange] = []
     previous: list[Measurement] = []
     with suppress(TfperfError):  # a smoke run has none, and a broken history was reported before
-        changes = changes_of(keeping(_until_last(now, history, since)))
+        for results in _until_last(now, history, since):  # one machine after the other needs less memory
+            changes += changes_of(keeping(results))
+        changes.sort(key=lambda change: moment(change.time))
         past = list(chain.from_iterable(kept.values()))
         before = Past.of(past, now).before(now)
         previous = list(_previous(before, history))
@@ -141,11 +144,11 @@ def _trial(history: History, machines: Collection[str]) -> str:
     return ""
 
 
-def _until_last(now: Sequence[Measurement], history: History, since: datetime | None) -> Iterator[Value]:
-    """Yield all results of the reported machines since a time, up to the last reported measurement."""
+def _until_last(now: Sequence[Measurement], history: History, since: datetime | None) -> Iterator[Iterator[Value]]:
+    """Yield the results of each reported machine since a time, up to the last reported measurement."""
     until = max((moment(m.time) for m in now), default=moment("")) + timedelta(seconds=1)
     for machine in sorted({m.machine for m in now}):
-        yield from history.values(machine=machine, since=since, until=until)
+        yield history.values(machine=machine, since=since, until=until)
 
 
 def _previous(before: Mapping[str, Value], history: History) -> Iterator[Measurement]:

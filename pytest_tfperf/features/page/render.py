@@ -113,8 +113,9 @@ def _html(
 ) -> bytes:
     """Render the template; `drawn` are the facts for the scripts, which are in the page, or else in a file."""
     styles = [_asset(name) for name in _STYLES]
-    text = _template().render(facts=facts, drawn=drawn, styles=styles, scripts=scripts, script=script)
-    return text.encode(errors="backslashreplace")  # an environment variable may hold a lone surrogate
+    parts = _template().generate(facts=facts, drawn=drawn, styles=styles, scripts=scripts, script=script)
+    # An environment variable may hold a lone surrogate.
+    return b"".join(part.encode(errors="backslashreplace") for part in parts)
 
 
 @cache
