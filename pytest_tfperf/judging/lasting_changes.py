@@ -38,7 +38,7 @@ class _Results:
         self.units.append(unit)
         self.decided.append(bool(result.outcome))
         self.values.append(result.value)
-        self.times.append(float(result.at))
+        self.times.append(result.at)
 
     def points(self) -> _Points:
         """Return the last decided result of each session, in the unit of the latest and read at the same place."""

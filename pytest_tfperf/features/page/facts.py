@@ -205,6 +205,7 @@ def as_json(facts: Mapping[str, Any]) -> bytes:
     return json.dumps(facts, indent=1).encode()
 
 
+_NUMBERS: Final = (float, int, type(None))
 _printable_text: Final = lru_cache(maxsize=10_000)(printable)  # most texts are words that come a thousand times
 
 
@@ -214,7 +215,8 @@ def _printable(value: Any) -> Any:
     if isinstance(value, dict):
         return {_printable(name): _printable(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_printable(inner) for inner in value]
+        # Most are numbers: a call for each of them would take as long as all else.
+        return [inner if type(inner) in _NUMBERS else _printable(inner) for inner in value]
     return value
 
 
