@@ -393,6 +393,19 @@ def test_a_row_that_is_closed_before_its_file_is_there_stays_closed(open_page: O
     assert (shown.locator(".details").count(), shown.evaluate("charts.size")) == (0, drawn_before)
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("report", ["file", "index"])
+def test_axe_finds_nothing_that_keeps_anybody_from_using_it(
+    open_page: Open, report: str, colours: str, width: int, request: pytest.FixtureRequest
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    shown = open_page(request.getfixturevalue(report), width, color_scheme=colours)
+    open_first(shown)
+    found = axe.run(shown)
+    assert found.violations_count == 0, found.generate_report()
+
+
 def test_the_headline_of_a_site_opens_its_test(open_page: Open, index: Path) -> None:
     shown = open_page(index)
     shown.click("[data-opens]")

@@ -278,7 +278,7 @@ function devicesWith(test, what) {
 
 // Neighbours differ little: GPUs in a row look like a family, and one that leaves it is seen by its place.
 function deviceColour(index, count) {
-  return `hsl(${205 + (count > 1 ? (150 * index) / (count - 1) : 0)} 46% ${document.documentElement.dataset.theme === "dark" ? 68 : 46}%)`;
+  return `hsl(${205 + (count > 1 ? (150 * index) / (count - 1) : 0)} 46% ${document.documentElement.dataset.theme === "dark" ? 68 : 44}%)`;
 }
 
 // The least and the largest value shown, once where they read alike: a plot this low has no room for a scale.

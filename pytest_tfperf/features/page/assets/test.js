@@ -86,7 +86,7 @@ function openTest(box, test, facts) {
     box.append(figures);
   }
 
-  const message = panel("Message", "", el("pre", {}, test.message));
+  const message = panel("Message", "", el("pre", { tabindex: 0 }, test.message));
   if (test.environment_changes.length) {
     message.prepend(el("h3", {}, "Environment since the baseline"), el("ul", { class: "changes" }, test.environment_changes.map((line) => el("li", {}, line))));
   }
