@@ -64,12 +64,13 @@ class PostgresqlTable:
 
     def put(self, documents: Mapping[str, bytes]) -> None:
         """Store the documents, some in a transaction."""
-        from psycopg.errors import DuplicateTable, UniqueViolation
+        from psycopg.errors import DuplicateObject, DuplicateTable, UniqueViolation
 
         require_storable(documents)
         with self._connected() as connection:
             if _answer(connection, _HAS_TABLE) == [(None,)]:
-                with suppress(DuplicateTable, UniqueViolation):  # another session makes it at this moment
+                # Another session makes it at this moment, and PostgreSQL finds out in one of three ways.
+                with suppress(DuplicateObject, DuplicateTable, UniqueViolation):
                     _answer(connection, _MAKE_TABLE)
             for portion in portions((name, len(data)) for name, data in documents.items()):
                 _answer(connection, _PUT, portion, [documents[name] for name in portion])

@@ -6,6 +6,7 @@ import random
 import subprocess
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -62,6 +63,14 @@ def of_role(role: str, url: str) -> PostgresqlTable:
 @pytest.mark.parametrize("check", CONTRACT, ids=name_of)
 def test_a_table(check: Callable[[Opened], None], url: str) -> None:
     check(lambda: table(url))
+
+
+def test_all_that_make_the_table_at_once_find_it(url: str, server: Server) -> None:
+    for _ in range(20):  # each time PostgreSQL finds out in another way
+        server.execute("drop table if exists tfperf_documents", url)
+        with ThreadPoolExecutor(10) as writers:
+            list(writers.map(lambda _: table(url).put({NAME: b"x"}), range(10)))
+    assert list(table(url).list()) == [NAME]
 
 
 def test_a_reader_without_further_rights_finds_what_was_put(url: str, server: Server) -> None:
