@@ -48,7 +48,7 @@ class _Results:
                 of_session[session] = index
         unit = self.units[of_session[max(of_session)]]
         kept = [of_session[session] for session in sorted(of_session) if self.units[of_session[session]] == unit]
-        return np.array(self.sessions)[kept], np.array(self.values)[kept], np.array(self.times)[kept]
+        return np.array(self.sessions, dtype=np.int64)[kept], np.array(self.values)[kept], np.array(self.times)[kept]
 
 
 class _Machine:

@@ -395,7 +395,7 @@ def test_a_row_that_is_closed_before_its_file_is_there_stays_closed(open_page: O
 
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("report", ["file", "index"])
+@pytest.mark.parametrize("report", ["file", "index", "hostile_page", "hostile_site"])
 def test_axe_finds_nothing_that_keeps_anybody_from_using_it(
     open_page: Open, report: str, colours: str, width: int, request: pytest.FixtureRequest
 ) -> None:
@@ -404,6 +404,14 @@ def test_axe_finds_nothing_that_keeps_anybody_from_using_it(
     open_first(shown)
     found = axe.run(shown)
     assert found.violations_count == 0, found.generate_report()
+
+
+def test_a_box_is_a_stop_of_the_keyboard_only_where_it_scrolls(open_page: Open, hostile_page: Path) -> None:
+    stops = []
+    for shown in (open_page(width=360), open_page(hostile_page, width=360)):
+        open_first(shown)
+        stops.append(shown.locator(".command code[tabindex]").count())
+    assert (stops[0], stops[1] > 0) == (0, True)
 
 
 def test_the_headline_of_a_site_opens_its_test(open_page: Open, index: Path) -> None:

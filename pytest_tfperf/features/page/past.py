@@ -108,9 +108,8 @@ def read_past(history: History, result: SessionResult, since: datetime | None = 
     before `since`.
     """
     now = result.alone
-    keys = {key_of(m) for m in now}
-    in_all = sum(1 + len(m.figures) for m in now)
-    most = min(_MOST_POINTS, max(_MOST_POINTS_IN_ALL // max(in_all, 1), _LEAST_POINTS))
+    keys = {key_of(m): 1 + len(m.figures) for m in now}  # with the number of series that each has
+    most = min(_MOST_POINTS, max(_MOST_POINTS_IN_ALL // max(sum(keys.values()), 1), _LEAST_POINTS))
     kept: dict[Series, deque[Value]] = defaultdict(lambda: deque(maxlen=most))
     is_reported = cache(lambda series: series._replace(figure="") in keys)
 

@@ -18,6 +18,14 @@ function el(name, attributes, ...children) {
   return add(document.createElement(name), attributes, children);
 }
 
+// Safari's keyboard scrolls only what can have the focus. Boxes that show all they have are no stop on its way.
+function letKeyboardScroll() {
+  for (const box of document.querySelectorAll("pre, .story, .command code, .scroll, .facts dd, .since ul")) {
+    if (box.scrollHeight > box.clientHeight || box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  }
+}
+
 function svg(name, attributes, ...children) {
   return add(document.createElementNS(SVG, name), attributes, children);
 }

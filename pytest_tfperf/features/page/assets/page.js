@@ -115,7 +115,10 @@ function start() {
     if (innerWidth === width) return;
     width = innerWidth;
     for (const one of charts) one.draw();
+    letKeyboardScroll();
   });
+  document.addEventListener("toggle", letKeyboardScroll, true);
+  letKeyboardScroll();
   document.documentElement.dataset.ready = "yes";
 }
 

@@ -86,12 +86,13 @@ function openTest(box, test, facts) {
     box.append(figures);
   }
 
-  const message = panel("Message", "", el("pre", { tabindex: 0 }, test.message));
+  const message = panel("Message", "", el("pre", {}, test.message));
   if (test.environment_changes.length) {
     message.prepend(el("h3", {}, "Environment since the baseline"), el("ul", { class: "changes" }, test.environment_changes.map((line) => el("li", {}, line))));
   }
   message.append(...test.commands.map(commandLine));
   box.append(message);
+  letKeyboardScroll();
   return () => drops.forEach((drop) => drop());
 }
 
