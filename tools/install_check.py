@@ -9,6 +9,7 @@ named and left out; all else has to work.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,7 @@ QUICK_TESTS = ("tests/core", "tests/judging", "tests/console")  # of the sdist: 
 ENVIRON = {
     name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "PYTEST"))
 }
+ENVIRON["TFPERF_BUSY"] = "1"
 
 TEST_OF_A_MODEL = """
 from pytest_tfperf import Workload
@@ -77,7 +79,8 @@ def without_tensorflow(place: Place) -> None:
 
 
 def with_tensorflow(place: Place) -> None:
-    """The test that `tfperf init` wrote is measured, and the extra has what a DataFrame needs."""
+    """README's first page leads to a red test, what `tfperf init` wrote is measured, and a DataFrame can be made."""
+    _to_a_red_test(place, "Workload")
     _first_steps(place)
     place.run("pytest perf_tests", says="1 measured")
     _run("python", "-c", "import pytest_tfperf as t; assert len(t.load_history())", cwd=place.folder, path=place.bin)
@@ -87,12 +90,33 @@ def with_only(name: str) -> Callable[[Place], None]:
     """Return the check that gates the program of examples/own_script in this framework, as it is."""
 
     def check(place: Place) -> None:
+        (place.folder / "train.py").write_text((ROOT / "examples" / "own_script" / f"train_{name}.py").read_text())
+        if name == "pytorch":
+            _to_a_red_test(place, "Command")
         without_tensorflow(place)
         for file in ("test_speed.py", f"train_{name}.py"):
             shutil.copy(ROOT / "examples" / "own_script" / file, place.folder)
         _run("pytest", "test_speed.py", "-k", name, "--tfperf-smoke", cwd=place.folder, path=place.bin, says="1 passed")
 
     return check
+
+
+def _to_a_red_test(place: Place, noun: str) -> None:
+    """Type the README from its first line to the first test that fails, with its test of a Command or a Workload.
+
+    What installs is left out, since that is done; a shared machine, which may be busy with anything, is accepted.
+    """
+    (test,) = (text for text in re.findall(r"^```python\n(.*?)^```", README, re.M | re.S) if f"import {noun}\n" in text)
+    file = place.folder / test.partition("\n")[0].removeprefix("# ")
+    file.parent.mkdir()
+    file.write_text(test)
+    for line in re.findall(r"^\$ (pytest .*?) +#", README, re.M):
+        if "inject-slowdown" in line:
+            place.run(line, status=(1,), says="REGRESSED")
+            shutil.rmtree(file.parent)
+            return
+        place.run(line)
+    raise Failed("README.md has no command that shows a test fail")
 
 
 def command_only(place: Place) -> None:

@@ -13,7 +13,7 @@ from pytest_tfperf.core.figure import BUILT_IN, Figure
 from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.errors import TfperfError
 from tests.helpers.measurements import session_verdict
-from tools.report_pictures import CHROMIUM, browser, drawn, written
+from tools.pictures.report import CHROMIUM, browser, drawn, written
 from tools.simulated_weeks import SLOWER_TEST, source
 
 playwright = pytest.importorskip("playwright.sync_api")

@@ -1,8 +1,4 @@
-"""Draws docs/pictures/rates.png from the simulated weeks, as docs/history.md does from a history.
-
-pip install -c constraints.txt '.[benchmarks]'
-python -m tools.rates_picture
-"""
+"""Draws rates.png from the simulated weeks, as docs/history.md does from a history."""
 
 from __future__ import annotations
 
@@ -16,10 +12,8 @@ matplotlib.use("agg")
 from pytest_tfperf import load_history
 from tools.simulated_weeks import GPU_MACHINE, write
 
-PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "rates.png"
 
-
-def main() -> None:
+def draw(path: Path) -> None:
     """Simulate and draw."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
@@ -32,8 +26,5 @@ def main() -> None:
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
     figure = axes.get_figure(root=True)
     assert figure is not None
-    figure.savefig(PICTURE, dpi=100, bbox_inches="tight", metadata={"Software": None})
+    figure.savefig(path, dpi=100, bbox_inches="tight", metadata={"Software": None})
 
-
-if __name__ == "__main__":
-    main()

@@ -1,15 +1,23 @@
-"""Draws docs/pictures/report-*.png: the report of the simulated weeks, in the browser that its tests use.
+"""Draws report-*.png: the report of the simulated weeks, and of a real session, in the browser that its tests use.
 
-python -m tools.report_pictures      # needs Debian's chromium, and the extra `dev`
+It needs Debian's chromium. The text chunks of each picture name the commit that drew it, and the digest of the page of
+the simulated weeks, by which a test sees that the page has changed since.
 """
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from pytest_tfperf.features.page.facts import report_facts
 from pytest_tfperf.features.page.render import page, site
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 CHROMIUM = Path("/usr/bin/chromium")
-PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 
 _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -32,6 +40,7 @@ _SHOTS: dict[str, dict[str, Any]] = {
     "report": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "light"},
     "report-dark": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "dark"},
     "report-test": {"viewport": {"width": 1200, "height": 900}, "color_scheme": "light"},
+    "report-real": {"viewport": {"width": 1200, "height": 740}, "color_scheme": "light"},
     "report-phone": {"viewport": {"width": 360, "height": 740}, "color_scheme": "light", "device_scale_factor": 2},
 }
 
@@ -60,28 +69,35 @@ def written(folder: Path, scope: str = "", **changes: Any) -> Path:
     return folder / "index.html"
 
 
-def main() -> None:
-    """Write every picture."""
+def digest() -> str:
+    """Tell one look of the page from another: changes with its code and styles, and not with the machine or version."""
+    return hashlib.sha256(drawn().replace(version("pytest-tfperf").encode(), b"")).hexdigest()[:16]
+
+
+def draw(real: Path) -> None:
+    """Write a picture of a real session's page, and those of the simulated weeks."""
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
-        file = Path(folder) / "report.html"
-        file.write_bytes(drawn())
+        simulated = Path(folder) / "report.html"
+        simulated.write_bytes(drawn())
         for name, options in _SHOTS.items():
             context = chromium.new_context(**options)
             shown = context.new_page()
-            shown.goto(file.as_uri())
-            picture = PICTURES / f"{name}.png"
+            shown.goto((real if name == "report-real" else simulated).as_uri())
             if name == "report-test":
                 shown.click("[data-opens]")
                 shown.wait_for_selector(".details .uplot")
-                box = shown.locator(".details").bounding_box()
-                assert box is not None
                 shown.set_viewport_size({"width": 1200, "height": 1600})
                 shown.locator(".details").scroll_into_view_if_needed()
-                shown.locator(".details").screenshot(path=picture)
+                _write(name, shown.locator(".details").screenshot())
             else:
-                shown.screenshot(path=picture)
+                _write(name, shown.screenshot())
             context.close()
 
 
-if __name__ == "__main__":
-    main()
+def _write(name: str, picture: bytes) -> None:
+    git = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    commit = subprocess.run(git, cwd=PICTURES, check=True, capture_output=True, text=True).stdout.strip()
+    chunks = PngInfo()
+    chunks.add_text("Commit", commit)
+    chunks.add_text("Page", digest())
+    Image.open(BytesIO(picture)).save(PICTURES / f"{name}.png", optimize=True, pnginfo=chunks)

@@ -1,0 +1,1 @@
+"""The pictures of README.md and docs/, all drawn by `python -m tools.pictures`."""
