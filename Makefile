@@ -143,7 +143,11 @@ lint: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs
 	rm -rf build/site
 	$(BIN)/python -m sphinx --fail-on-warning --quiet --fresh-env -c tools/site -d build/doctrees . build/site
-.PHONY: lint-ci dist release-notes debian-packages nightly
+# Draws docs/pictures anew, with tmux, Chromium and PyTorch: tests say which picture is no longer what the program shows.
+pictures: $(VENV)/.installed-pictures
+	$(BIN)/python -m tools.pictures
+
+.PHONY: lint-ci dist release-notes debian-packages nightly pictures
 # The workflows for GitHub: ours, and those that `tfperf init` writes. No check asks the network.
 lint-ci: $(VENV)/.installed-ci
 	rm -rf build/init && mkdir -p build/init
@@ -166,7 +170,7 @@ release-notes: dist
 debian-packages:
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openmpi-bin slurm-wlm munge iproute2 cmake g++ postgresql \
-	  chromium openssh-server >/dev/null
+	  chromium openssh-server tmux >/dev/null
 
 $(VENV)/bin/python:
 	@$(PYTHON) -V >/dev/null 2>&1 || \
@@ -183,12 +187,12 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(call install,$(BIN)/python) -c constraints.txt -e . --group docs
 	@touch $@
 
-$(VENV)/.installed-ci $(VENV)/.installed-mutants $(VENV)/.installed-release: $(VENV)/.installed-%: $(VENV)/.installed-dev
+$(addprefix $(VENV)/.installed-,ci mutants pictures release): $(VENV)/.installed-%: $(VENV)/.installed-dev
 	$(call install,$(BIN)/python) -c constraints.txt --group $*
 	@touch $@
 
 # All of these at once, and what more .ci/run tests: one resolution instead of six.
-GROUPS_OF_CI := dev ci docs mutants release
+GROUPS_OF_CI := dev ci docs mutants pictures release
 environment-of-ci: | $(VENV)/bin/python
 	$(call install,$(BIN)/python) -c constraints.txt -e '.[$(TESTED_EXTRAS),profile,ray]' \
 	  $(addprefix --group ,$(GROUPS_OF_CI))
