@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.console.arguments import (
     Commands,
+    Group,
     add_command,
     history_filters,
     history_place,
@@ -42,6 +43,7 @@ def add_to(commands: Commands) -> Commands:
         "history",
         _run,
         "show or export what was measured",
+        group=Group.EVERY_DAY,
         examples=(
             "tfperf history",
             "tfperf history --machine=dgx1-p100 --since=30d",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 EXIT_GREEN: Final = 0
@@ -28,3 +29,13 @@ EXIT_MACHINE: Final = 7
 
 EXIT_UNFIT: Final = 8
 """`tfperf doctor`: a measurement on this machine would be discarded, lost or wrong."""
+
+OF_COMMANDS: Final[Mapping[int, str]] = {
+    EXIT_GREEN: "done, and nothing is slower",
+    EXIT_REGRESSED: "a regression, or what the command's own help says",
+    EXIT_INTERRUPTED: "interrupted",
+    EXIT_INTERNAL: "a fault of pytest-tfperf itself",
+    EXIT_USAGE: "an option, a file or a name is wrong",
+    EXIT_NOT_MEASURED: "something was not measured; or no memory, space or permission",
+}
+"""The exit statuses of every command of `tfperf`; a command adds what one means for it alone."""

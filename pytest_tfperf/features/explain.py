@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Final
 
-from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history, session_id
+from pytest_tfperf.console.arguments import Commands, Group, add_command, history_place, open_history, session_id
 from pytest_tfperf.console.measured_test import is_part, names_of, wanted_test
 from pytest_tfperf.console.output import show, width
 from pytest_tfperf.core.baseline import Baseline
@@ -20,7 +20,17 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import NotProvisional, not_provisional
 from pytest_tfperf.core.rerun_command import recording_option
-from pytest_tfperf.core.verdict import MOST_COUNTED, Consequence, Decision, Outcome, Reason, Rule, Verdict, Want
+from pytest_tfperf.core.verdict import (
+    MEANINGS,
+    MOST_COUNTED,
+    Consequence,
+    Decision,
+    Outcome,
+    Reason,
+    Rule,
+    Verdict,
+    Want,
+)
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import Line, one_line, rendered, shortened
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
@@ -37,7 +47,8 @@ def add_to(commands: Commands) -> None:
         commands,
         "explain",
         _run,
-        "explain a test's verdict: its threshold, its noise, and what more runs would tell",
+        "explain a test's outcome, and what to do. It shows threshold and noise, and what more runs would tell",
+        group=Group.EVERY_DAY,
         examples=(
             "tfperf explain test_resnet50",
             'tfperf explain "perf_tests/test_a.py::test_resnet50[8]" --session 20261122-144825-c8d7f4',
@@ -101,6 +112,8 @@ def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequ
         yield ("It was measured and not judged.",)
         return
     yield (f"The throughput: {verdict.outcome}: {verdict.why}." if figures else f"{outcome(m)}: {verdict.why}.",)
+    if m.outcome is not None and m.is_decided:
+        yield _section(f"What does {m.outcome} mean?", [MEANINGS[m.outcome]])
     if facts := list(_labelled([*throughput_lines(m, verdict), *environment_lines(m)])):
         yield _section("What was measured, and held against what?", facts)
     row, decision = verdict.baseline, verdict.decision
@@ -225,8 +238,6 @@ def _threshold(verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
         session = f"one session of {verdict.tests} tests" if verdict.tests > 1 else "one session"
         fails = verdict.if_slower is Consequence.FAILS
         yield f"At this threshold noise alone {f'fails {session} in 100' if fails else f'makes {session} in 100 warn'}."
-    if verdict.outcome is Outcome.TOO_NOISY:
-        yield "So a slowdown by a quarter would pass. It is TOO_NOISY, because a pass would say nothing."
     yield from _standard_deviations(verdict, row, d)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.console.arguments import (
-    STATUSES,
     Commands,
+    Group,
     add_command,
     date_or_age,
     folder,
@@ -51,7 +51,8 @@ def add_to(commands: Commands) -> None:
         commands,
         "baselines",
         None,
-        "accept measured changes as baselines, find those that are out of date, and merge those of two branches",
+        "accept changes as baselines, find old rows, merge branches",
+        group=Group.EVERY_DAY,
         examples=("tfperf baselines accept test_resnet50", "tfperf baselines stale"),
     )
     actions = baselines.add_subparsers(required=True, metavar="ACTION")
@@ -86,7 +87,7 @@ def add_to(commands: Commands) -> None:
             "tfperf baselines accept --all-failed --from result.json",
             "tfperf baselines accept --gains --dry-run",
         ),
-        statuses={**STATUSES, EXIT_NOT_MEASURED: "rows were refused, or no space or no permission"},
+        statuses={EXIT_NOT_MEASURED: "rows were refused"},
         parents=[where, history_place()],
     )
     accept.add_argument("tests", nargs="*", metavar="TEST", help="node ids or workloads' names, or parts of them")

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.console.arguments import Commands, add_command
+from pytest_tfperf.console.arguments import Commands, Group, add_command
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import IniFile, ini_file
 from pytest_tfperf.core.exit_status import EXIT_GREEN
@@ -33,8 +33,9 @@ def add_to(commands: Commands) -> None:
         commands,
         "init",
         _run,
-        "write a first test, a folder of baselines and settings; with --ci=github or --ci=gitlab also a CI file; "
-        "nothing is overwritten",
+        "write a first test, a folder of baselines and settings. With --ci=github or --ci=gitlab it writes a CI file, "
+        "too. Nothing is overwritten",
+        group=Group.START,
         examples=("tfperf init", "tfperf init --ci=github", "tfperf init ~/my-project --tests=speed_tests"),
     )
     init.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="repository (default: here)")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.console.arguments import (
     Commands,
+    Group,
     add_command,
     date_or_age,
     folder,
@@ -42,7 +43,8 @@ def add_to(commands: Commands) -> None:
         commands,
         "report",
         _run,
-        "write an HTML page or a site about a session and its history, or the same facts as JSON",
+        "write an HTML page or a site about a session and its history. With --format=json it prints the facts as JSON",
+        group=Group.EVERY_DAY,
         examples=(
             "tfperf report",
             "tfperf report --machine NAME -o nightly.html",

@@ -25,7 +25,7 @@ def add_to(commands: Commands) -> None:
         commands,
         "reference",
         None,
-        "build, list and remove the environments in which baselines were recorded",
+        "build, list and remove reference environments. In them baselines were recorded, and are compared again",
         examples=("tfperf reference create", "tfperf reference list", "tfperf reference remove --all"),
     )
     actions = reference.add_subparsers(required=True, metavar="ACTION")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, history_place, open_history
+from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history
 from pytest_tfperf.console.output import show, warn
 from pytest_tfperf.console.session_settings import root, setting
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_USAGE
@@ -33,7 +33,7 @@ def add_to_history(actions: Commands) -> None:
         "push",
         _push,
         "send the sessions that the place lacks",
-        statuses={**STATUSES, EXIT_NOT_MEASURED: "a session's rows are damaged, or no memory, space or permission"},
+        statuses={EXIT_NOT_MEASURED: "a session's rows are damaged"},
         examples=("tfperf history push git+.", "tfperf history push /mnt/shared/speed"),
         parents=[history_place(is_action=True)],
     )

@@ -14,7 +14,7 @@ from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Breakdown, Input, Straggler
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance
+from pytest_tfperf.core.verdict import MEANINGS, Noise, Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.features.explain import explained
 from pytest_tfperf.judging.evidence import Evidence
@@ -96,10 +96,10 @@ def test_noise_that_widens_the_threshold_is_named_with_its_sources() -> None:
     assert "between fresh runs  5.00 %  from 9 rows of this machine, 36 degrees of freedom" in text
 
 
-def test_what_is_too_noisy_to_judge_says_what_would_pass() -> None:
+def test_what_is_too_noisy_to_judge_says_what_would_pass_and_what_to_do() -> None:
     text = text_of(judged(-0.05, noise=Noise(between_runs=0.3, degrees_of_freedom=36, rows=9)))
     assert "\nTOO_NOISY: too noisy to judge" in text
-    assert "So a slowdown by a quarter would pass. It is TOO_NOISY, because a pass would say nothing." in text
+    assert f"\nWhat does TOO_NOISY mean?\n  {MEANINGS[Outcome.TOO_NOISY]}\n" in text
 
 
 @pytest.mark.parametrize(
