@@ -48,7 +48,11 @@ endif
 endif
 
 # Into the environment of this Python. .ci/run has uv do it, in a fifth of pip's time; uv does not read pip's settings.
-install = $(if $(UV),$(UV) pip install --quiet --python $(1),$(1) -m pip install --quiet --disable-pip-version-check)
+# The pip that venv brings may be older than 25.1, the first that knows --group, so the pinned one replaces it.
+pip = $(1) -m pip install --quiet --disable-pip-version-check
+install = $(if $(UV),$(UV) pip install --quiet --python $(1),$(call pip,$(1)) -c constraints.txt pip && $(call pip,$(1)))
+# The package's extras that `make test` needs.
+TESTED_EXTRAS := data,pandas,postgres,sharing,tensorflow
 
 # Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -172,27 +176,29 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(call install,$(BIN)/python) -c constraints.txt -e '.[dev,tensorflow]'
+	$(call install,$(BIN)/python) -c constraints.txt -e '.[$(TESTED_EXTRAS)]' --group dev
 	@touch $@
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(call install,$(BIN)/python) -c constraints.txt -e '.[docs]'
+	$(call install,$(BIN)/python) -c constraints.txt -e . --group docs
 	@touch $@
 
 $(VENV)/.installed-ci $(VENV)/.installed-mutants $(VENV)/.installed-release: $(VENV)/.installed-%: $(VENV)/.installed-dev
-	$(call install,$(BIN)/python) -c constraints.txt -e '.[$*]'
+	$(call install,$(BIN)/python) -c constraints.txt --group $*
 	@touch $@
 
 # All of these at once, and what more .ci/run tests: one resolution instead of six.
+GROUPS_OF_CI := dev ci docs mutants release
 environment-of-ci: | $(VENV)/bin/python
-	$(call install,$(BIN)/python) -c constraints.txt -e '.[dev,tensorflow,ci,docs,mutants,release,ray,profile]'
-	@touch $(addprefix $(VENV)/.installed-,dev ci docs mutants release)
+	$(call install,$(BIN)/python) -c constraints.txt -e '.[$(TESTED_EXTRAS),profile,ray]' \
+	  $(addprefix --group ,$(GROUPS_OF_CI))
+	@touch $(addprefix $(VENV)/.installed-,$(GROUPS_OF_CI))
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
 	  { echo "the lowest versions are those of Python 3.11 to 3.13; try: make PYTHON=python3.13 test-lowest"; exit 1; }
 	$(PYTHON) -m venv $(LOWEST)
-	$(call install,$(LOWEST)/bin/python) -c constraints-lowest.txt -e '.[dev,tensorflow]'
+	$(call install,$(LOWEST)/bin/python) -c constraints-lowest.txt -e '.[$(TESTED_EXTRAS)]' --group dev
 	@touch $@
 
 # Environments on top of .venv: pip leaves out what that has, PyTorch among it; uv would not see it.

@@ -4,7 +4,7 @@
 
 The machine and the judgement are those of `benchmarks/verdict.py`: runs differ by 1 %, sessions by 1 %. One of the
 tests loses something after up to five good sessions, is acknowledged when it is first REGRESSED, as `tfperf ack` does,
-and is measured in 25 further sessions. Beside them, after up to four of these sessions, the loss is mended, wholly or
+and is measured in 25 further sessions. Beside them, after up to four of these sessions, the loss is fixed, wholly or
 by half, or grows, for three sessions. Prints a table in Markdown: percent, with Wilson's 95 % intervals.
 """
 
@@ -83,7 +83,7 @@ def simulate(situation: Situation, rule: Rule, seed: int) -> Counter[str]:
     known = acknowledged(found)
 
     counts: Counter[str] = Counter(acknowledgements=1)
-    now = {"mended": 0.0, "half mended": situation.loss / 2, "3 % more": situation.loss + 0.03}
+    now = {"fixed": 0.0, "half fixed": situation.loss / 2, "3 % more": situation.loss + 0.03}
     now["5 % more"] = situation.loss + 0.05
     as_before = []
     for index in range(SESSIONS):
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--tests", type=int, default=8, help="in a session")
     options = parser.parse_args()
-    changes = ("mended", "half mended", "3 % more", "5 % more")
+    changes = ("fixed", "half fixed", "3 % more", "5 % more")
     print("| loss | rule | falsely recovered, % of sessions | falsely worse, % of acknowledgements |", end="")
     print("".join(f" {change}: told at once, within three sessions |" for change in changes))
     print("| --- " * (4 + len(changes)) + "|")

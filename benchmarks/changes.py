@@ -237,12 +237,12 @@ def red_table(years: int, seed: int) -> None:
 
 
 def red_steps_table(repeats: int, seed: int) -> None:
-    """Steps of one of five tests: when a night is first red, and how it goes on, also when the step is mended."""
-    print("\n| sessions differ by | step | red within 7 nights | 14 nights | later nights | 6 nights after its mend |")
+    """Steps of one of five tests: when a night is first red, and how it goes on, also after the step is fixed."""
+    print("\n| sessions differ by | step | red within 7 sessions | 14 sessions | later ones | 6 after the fix |")
     print("| --- | --- | --- | --- | --- | --- |")
     judged = [*range(BEFORE + 4, BEFORE + 14), *range(BEFORE + 20, BEFORE + 60, 10)]
     for cv, step in itertools.product((0.005, 0.01, 0.02), (0.03, 0.05)):
-        random, first, later, mended = np.random.default_rng(seed), [], [], []
+        random, first, later, fixed = np.random.default_rng(seed), [], [], []
         for _ in range(repeats):
             times = nights(random)[: BEFORE + 66]
             rates = np.column_stack([normal(random, len(times), cv) for _ in range(5)]) + load(random, times, 5)
@@ -251,9 +251,9 @@ def red_steps_table(repeats: int, seed: int) -> None:
             red = {night: _is_red(results[: 5 * (night + 1)]) for night in judged}
             first.append(min((night - BEFORE + 1 for night in judged if red[night]), default=math.inf))
             later += [red[night] for night in judged[-4:]]
-            mended.append(_is_red(results))
+            fixed.append(_is_red(results))
         within = [[one <= most for one in first] for most in (7, 14)]
-        cells = [_share(sum(of), len(of)) for of in (*within, later, mended)]
+        cells = [_share(sum(of), len(of)) for of in (*within, later, fixed)]
         print(f"| {cv:.1%} | {step:.0%} | {' | '.join(cells)} |".replace("%", " %").replace("  %", " %"), flush=True)
 
 

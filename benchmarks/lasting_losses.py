@@ -1,9 +1,9 @@
-"""Whether a loss that nobody mends is red, and stays red in the sessions that follow; simulated through the judgement.
+"""Whether a loss that nobody fixes is red, and stays red in the sessions that follow; simulated through the judgement.
 
     python benchmarks/lasting_losses.py [--worlds 100] [--seed 1] [--processes 2] [--rule 2] [--tests 5 ...]
 
 Each world records its baselines, has some sessions without a loss, then eleven with the same loss. Prints a table in
-Markdown, whose rows that matter most are in docs/statistics.md:
+Markdown, which is in benchmarks/README.md:
 
 - the slowdown from which a test that lost something fails in the first of these sessions (median), and whether the
   loss is at least 1.5 times as large;

@@ -4,7 +4,7 @@
     python benchmarks/probe.py copies      # two copies of one program, held in turn, 50 windows each
     python benchmarks/probe.py holds       # windows after a hold of 0.5 s against those after them
 
-Programs train with PyTorch (`pip install -e '.[examples]'`) or only compute and tell their steps. Prints each ratio
+Programs train with PyTorch (`pip install --group examples`) or only compute and tell their steps. Prints each ratio
 with two standard errors (20 % trimmed mean). Run it on a machine that does nothing else; it takes a few minutes.
 """
 

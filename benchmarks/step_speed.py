@@ -5,7 +5,7 @@
 - plain: the same network in TensorFlow operations, one `tf.function` for a step (plain_ops.py)
 - fit: Keras' `model.fit` with keras.applications' model, where there is one, or with our BERT (keras_fit.py)
 - tf_cnn: tf_cnn_benchmarks, from a checkout's folder `scripts/tf_cnn_benchmarks` (branch master runs on TensorFlow
-  2.21; it needs the extra `benchmarks`), as tf_cnn.py calls it
+  2.21; it needs the group `benchmarks`), as tf_cnn.py calls it
 
 All sides live at once, and only one computes at a time: a window of about a third of a second each (at least a step),
 in an order that is drawn anew each turn, so that what a shared machine does within seconds hits all alike. Each round

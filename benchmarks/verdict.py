@@ -2,7 +2,7 @@
 
     python benchmarks/verdict.py [--sessions 400] [--seed 1] [--processes 2] [--only WORD ...]
 
-Prints tables in Markdown, whose rows that matter most are in docs/statistics.md: percent, with Wilson's 95 % intervals.
+Prints tables in Markdown, which are in benchmarks/README.md: percent, with Wilson's 95 % intervals.
 `--only` takes the situations whose name holds one of the words.
 
 A simulated run is one value: the test's own level, what the session does to all tests (standard deviation 1 %) and to
@@ -98,7 +98,7 @@ class Situation:
         recorded_again: how many tests, the last ones, were recorded again by themselves, on a cold machine.
         controls: how many other rows run beside a recording of few, as controls.
         before: sessions without a loss before it.
-        lasting: sessions with the loss, which nobody mends, before those that are counted.
+        lasting: sessions with the loss, which nobody fixes, before those that are counted.
         sessions: sessions that are counted, of each baseline.
     """
 

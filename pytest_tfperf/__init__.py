@@ -1,7 +1,6 @@
 """A performance gate for training: measure images or tokens per second, compare with committed baselines.
 
-Everything that users may import is here. What needs TensorFlow is imported when it is first used, in a worker: the
-pytest process never imports TensorFlow.
+Everything that users may import is here. The pytest process never imports TensorFlow: only workers use what needs it.
 """
 
 from __future__ import annotations
@@ -72,8 +71,7 @@ __all__ = [
     "load_history",
 ]
 
-# Imported when they are first used: pytest imports this file also in environments that measure nothing. The last three
-# modules are for authors of models and input pipelines, and import TensorFlow.
+# Imported when first used: pytest imports this file even where nothing is measured, and the last three need TensorFlow.
 _NAMES = {
     "core.command": "Command Reads",
     "core.figure": "Figure",
@@ -96,3 +94,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,6 +1,6 @@
 """Draws docs/pictures/session.svg and progress.svg: a real session, after input pipelines changed.
 
-    pip install -c constraints.txt '.[benchmarks,tensorflow]'      # and tmux
+    pip install -c constraints.txt '.[tensorflow]' --group benchmarks      # and tmux
     python -m tools.pictures
 
 It takes about three minutes: baselines are recorded first, then one pipeline gets slower and another one faster. What

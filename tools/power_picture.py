@@ -1,6 +1,6 @@
 """Draws docs/pictures/power.svg: how often a loss is found in the first session, by either rule.
 
-    pip install -c constraints.txt '.[benchmarks]'
+    pip install -c constraints.txt . --group benchmarks
     python -m tools.power_picture [--sessions 60] [--seed 7] [--processes 2]
 
 Simulated through the production judgement, as benchmarks/verdict.py does: 5 of 50 tests lose the same share. The same

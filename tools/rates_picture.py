@@ -1,6 +1,6 @@
 """Draws docs/pictures/rates.png from the simulated weeks, as docs/history.md does from a history.
 
-pip install -c constraints.txt '.[benchmarks]'
+pip install -c constraints.txt . --group benchmarks
 python -m tools.rates_picture
 """
 

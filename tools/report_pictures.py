@@ -1,6 +1,6 @@
 """Draws docs/pictures/report-*.png: the report of the simulated weeks, in the browser that its tests use.
 
-python -m tools.report_pictures      # needs Debian's chromium, and the extra `dev`
+python -m tools.report_pictures      # needs Debian's chromium, and the group `dev`
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Three simulated weeks of nightly sessions, and what people are told of them.
 
-    PYTHONPATH=. python -m tools.told_weeks       # prints each message, as docs/notifications.md quotes them
+    PYTHONPATH=. python -m tools.told_weeks       # prints each event, then the issues at the end
 
 What happens: one test becomes slower and recovers, another becomes slower and stays so. Two known losses are
 acknowledged on the second day: one gets worse, the other's acknowledgement ends. One machine is away for three nights.
@@ -149,7 +149,7 @@ def tell(*arguments: str) -> None:
 
 
 def shown(server: Server) -> list[str]:
-    """What people see of the three weeks, as docs/notifications.md has it."""
+    """What people see of the three weeks: each event, then the issues at the end."""
     events = [f"{day}  {kind:<9}  {subject.rpartition('/')[2]}" for day, kind, subject in told(server)]
     of_issues = [f"{state:<6}  {title.rpartition('/')[2]}" for state, title, _ in issues(server)]
     return [*events, "", *of_issues]

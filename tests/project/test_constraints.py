@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -9,8 +10,19 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
-ALL = "pytest-tfperf[benchmarks,ci,data,dev,docs,gpu,mutants,release,tensorflow]"
+ROOT = Path(__file__).parents[2]
+CONSTRAINTS = ROOT / "constraints.txt"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+NOT_PINNED = {"examples", "profile", "ray"}  # no gate measures with what these bring
+ASKED = [
+    *PROJECT["project"]["dependencies"],
+    *(
+        text
+        for kind in (PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"])
+        for name in kind.keys() - NOT_PINNED
+        for text in kind[name]
+    ),
+]
 
 
 def pins() -> dict[str, str]:
@@ -21,7 +33,8 @@ def pins() -> dict[str, str]:
 def required() -> Iterator[Requirement]:
     """By us and, as far as it is installed in the version that is pinned, by what we need, and so on."""
     pinned, done = pins(), set()
-    ahead = [Requirement(ALL)]
+    ahead = [need for need in map(Requirement, ASKED) if need.marker is None or need.marker.evaluate()]
+    yield from ahead
     while ahead:
         asked = ahead.pop()
         name = canonicalize_name(asked.name)
@@ -34,10 +47,9 @@ def required() -> Iterator[Requirement]:
 
 
 def _needs(name: str, pinned: dict[str, str]) -> list[str]:
-    """The others' metadata, unless another version is installed: it may need others."""
+    """Its metadata, unless another version is installed: it may need others."""
     try:
-        known = name == "pytest-tfperf" or metadata.version(name) == pinned.get(name)
-        return (metadata.requires(name) or []) if known else []
+        return (metadata.requires(name) or []) if metadata.version(name) == pinned.get(name) else []
     except metadata.PackageNotFoundError:
         return []
 

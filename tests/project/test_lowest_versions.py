@@ -13,8 +13,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-INSTALLED = ("dev", "tensorflow")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+EXTRAS = "data,pandas,postgres,sharing,tensorflow"
 
 
 def requirements(texts: list[str], python: str) -> Iterator[Requirement]:
@@ -29,7 +30,7 @@ def requirements(texts: list[str], python: str) -> Iterator[Requirement]:
 
 
 def lowest(python: str) -> dict[str, Version]:
-    ours = [*PROJECT["dependencies"], f"{PROJECT['name']}[{','.join(INSTALLED)}]"]
+    ours = [*PROJECT["dependencies"], f"{PROJECT['name']}[{EXTRAS}]", *PYPROJECT["dependency-groups"]["dev"]]
     found: dict[str, Version] = {}
     for requirement in requirements(ours, python):
         bounds = [Version(bound.version) for bound in requirement.specifier if bound.operator == ">="]
@@ -59,4 +60,6 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_declared(python:
 
 
 def test_make_installs_what_the_pins_are_for() -> None:
-    assert f"-c constraints-lowest.txt -e '.[{','.join(INSTALLED)}]'" in (ROOT / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    assert f"TESTED_EXTRAS := {EXTRAS}\n" in makefile
+    assert "-c constraints-lowest.txt -e '.[$(TESTED_EXTRAS)]' --group dev" in makefile

@@ -34,7 +34,7 @@ TESTS = """
 
 
 def run(*arguments: str) -> None:
-    """Without an index: the dev extra has what a build takes, and nothing else is needed."""
+    """Without an index: the group `dev` has what a build takes, and nothing else is needed."""
     subprocess.run([sys.executable, "-m", *arguments], check=True)
 
 

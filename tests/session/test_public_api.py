@@ -27,6 +27,12 @@ def test_importing_the_package_imports_no_heavy_library() -> None:
     assert printed(code) == "[]"
 
 
+def test_dir_shows_the_public_names_and_no_others() -> None:
+    assert printed("import pytest_tfperf; print(dir(pytest_tfperf))") == str(
+        sorted([*pytest_tfperf.__all__, "__version__"])
+    )
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Worklod'"):
         _ = pytest_tfperf.Worklod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,6 @@ from tools.told_weeks import (
     a_job_that_tells,
     issues,
     live_through,
-    shown,
     told,
 )
 
@@ -48,11 +46,6 @@ def test_each_test_and_machine_has_one_issue(server: Server) -> None:
         ("open", f"{SLOWER} on {GPU_MACHINE}", []),
         ("closed", f"machine {CPU_MACHINE}", ["RECOVERED"]),
     ]
-
-
-def test_the_page_shows_them(server: Server) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "notifications.md").read_text()
-    assert "\n".join(shown(server)) in page
 
 
 def test_a_worse_loss_is_told_with_what_is_known_of_it(server: Server) -> None:
