@@ -17,14 +17,7 @@ from pytest_tfperf import features
 from pytest_tfperf.cli import history
 from pytest_tfperf.console import output, session_settings
 from pytest_tfperf.console.arguments import Group, add_command, status_lines, unread, wrapped
-from pytest_tfperf.core.exit_status import (
-    EXIT_GREEN,
-    EXIT_INTERNAL,
-    EXIT_INTERRUPTED,
-    EXIT_NOT_MEASURED,
-    EXIT_USAGE,
-    OF_COMMANDS,
-)
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.topology import Gpu, Topology
 from pytest_tfperf.errors import DOCS, TfperfError
 from pytest_tfperf.reports.numbers import size
@@ -89,19 +82,17 @@ def parser() -> argparse.ArgumentParser:
         "pytest runs the tests that gate training speed. These commands prepare such tests and their machine, and "
         "explain, compare and report what was measured."
     )
-    below = ("exit status of every command:", *status_lines(OF_COMMANDS), "", f"Documentation: {DOCS}")
     top: argparse.ArgumentParser = output.Parser(
         prog="tfperf",
         description=wrapped(about),
-        epilog="\n".join(below),
+        epilog="\n".join(("exit status of every command:", *status_lines(), "", f"Documentation: {DOCS}")),
         add_help=False,  # its options come below the commands
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     topology = add_command(
         commands,
-        "topology",
         _topology,
-        "show GPUs, the links between them, and the host",
+        "topology: show GPUs, the links between them, and the host",
         examples=("tfperf topology", "tfperf topology --json > machine.json"),
     )
     topology.add_argument("--json", action="store_true", help="as JSON, to keep as a snapshot")

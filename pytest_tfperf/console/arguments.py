@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pytest_tfperf.console.measured_test import filtered_test
 from pytest_tfperf.console.session_settings import folder_setting
+from pytest_tfperf.core.exit_status import OF_COMMANDS
 from pytest_tfperf.core.history_url import is_folder
 from pytest_tfperf.core.setting import Setting, variable
 from pytest_tfperf.core.settings import Settings
@@ -41,19 +41,20 @@ class Group(StrEnum):
 
 def add_command(
     commands: Commands,
-    name: str,
     run: Callable[[argparse.Namespace], int] | None,
-    what: str,
+    text: str,
     *,
     group: Group = Group.MORE,
     examples: Sequence[str],
-    statuses: Mapping[int, str] = MappingProxyType({}),
+    statuses: Mapping[int, str] | None = None,
     parents: Sequence[argparse.ArgumentParser] = (),
 ) -> argparse.ArgumentParser:
-    """Add a command with its help, of which lists of commands show the first sentence.
+    """Add a command.
 
-    `run` is None for a command that only has actions; `statuses` are those that have a meaning of its own.
+    `run` is None for a command that only has actions. The text is its name, a colon, and its help, of which lists of
+    commands show the first sentence. `statuses` are those that have a meaning of its own.
     """
+    name, _, what = text.partition(": ")
     lines = ["examples:", *(f"  {example}" for example in examples)]
     if statuses:
         lines += ["", "exit status (others: tfperf --help):", *status_lines(statuses)]
@@ -64,9 +65,7 @@ def add_command(
         epilog="\n".join(lines),
         parents=list(parents),
     )
-    parser.set_defaults(group=group)
-    if run is not None:
-        parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run, parser=parser, group=group)
     return parser
 
 
@@ -75,8 +74,8 @@ def wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(text, shutil.get_terminal_size().columns - 2, subsequent_indent=indent)
 
 
-def status_lines(statuses: Mapping[int, str]) -> list[str]:
-    """The lines of a help that list exit statuses."""
+def status_lines(statuses: Mapping[int, str] = OF_COMMANDS) -> list[str]:
+    """The lines of a help that list exit statuses; by default those of every command."""
     return [wrapped(f"  {status}  {text}", " " * 5) for status, text in sorted(statuses.items())]
 
 

@@ -1,4 +1,4 @@
-"""The exit status of a session and of a command."""
+"""The exit status of a session and of a command; 1 to 4 are pytest's own."""
 
 from __future__ import annotations
 
@@ -7,17 +7,9 @@ from typing import Final
 
 EXIT_GREEN: Final = 0
 EXIT_REGRESSED: Final = 1
-"""pytest's own status for failed tests."""
-
 EXIT_INTERRUPTED: Final = 2
-"""pytest's own status for Ctrl-C."""
-
 EXIT_INTERNAL: Final = 3
-"""pytest's own status for a fault of the program itself."""
-
 EXIT_USAGE: Final = 4
-"""pytest's own status for a wrong command line."""
-
 EXIT_NOT_MEASURED: Final = 6
 """Nothing regressed as far as is known, but something could not be measured.
 

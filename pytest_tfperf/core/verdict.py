@@ -89,8 +89,13 @@ class Outcome(StrEnum):
     NO_BASELINE = "NO_BASELINE"
     INVALID = "INVALID"
 
+    @property
+    def meaning(self) -> str:
+        """Its meaning, and what to do; docs/reading-results.md has the same words."""
+        return _MEANINGS[self]
 
-MEANINGS: Final[Mapping[Outcome, str]] = {
+
+_MEANINGS: Final[Mapping[Outcome, str]] = {
     Outcome.PASS: "Not slower than accepted. Nothing to do.",
     Outcome.IMPROVED: "Faster than the baseline by more than the tolerance. "
     "Record the gain with `tfperf baselines accept`, or a later loss of it goes unnoticed.",
@@ -104,7 +109,6 @@ MEANINGS: Final[Mapping[Outcome, str]] = {
     Outcome.INVALID: "The numbers are not valid, such as those of a diverged run. "
     "The message names the cause: fix the program or the test.",
 }
-"""Each outcome's meaning, and what to do; docs/reading-results.md has the same words."""
 
 WORST_FIRST: Final = (
     Outcome.REGRESSED,

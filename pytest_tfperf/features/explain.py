@@ -20,17 +20,7 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import NotProvisional, not_provisional
 from pytest_tfperf.core.rerun_command import recording_option
-from pytest_tfperf.core.verdict import (
-    MEANINGS,
-    MOST_COUNTED,
-    Consequence,
-    Decision,
-    Outcome,
-    Reason,
-    Rule,
-    Verdict,
-    Want,
-)
+from pytest_tfperf.core.verdict import MOST_COUNTED, Consequence, Decision, Outcome, Reason, Rule, Verdict, Want
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import Line, one_line, rendered, shortened
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
@@ -45,9 +35,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     command = add_command(
         commands,
-        "explain",
         _run,
-        "explain a test's outcome, and what to do. It shows threshold and noise, and what more runs would tell",
+        "explain: explain a test's outcome, and what to do. It shows the threshold, and what more runs would tell",
         group=Group.EVERY_DAY,
         examples=(
             "tfperf explain test_resnet50",
@@ -113,7 +102,7 @@ def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequ
         return
     yield (f"The throughput: {verdict.outcome}: {verdict.why}." if figures else f"{outcome(m)}: {verdict.why}.",)
     if m.outcome is not None and m.is_decided:
-        yield _section(f"What does {m.outcome} mean?", [MEANINGS[m.outcome]])
+        yield _section(f"What does {m.outcome} mean?", [m.outcome.meaning])
     if facts := list(_labelled([*throughput_lines(m, verdict), *environment_lines(m)])):
         yield _section("What was measured, and held against what?", facts)
     row, decision = verdict.baseline, verdict.decision
@@ -171,12 +160,8 @@ def _steps(verdict: Verdict, d: Decision, *, has_figures: bool) -> Iterator[str]
         yield f"{first} The test fails from {percent(d.threshold)}, and no further run could be taken."
     else:
         yield f"{first} {_suspicion(d)} So one run was enough."
-    if verdict.outcome is Outcome.IMPROVED:
-        text = "It is faster by more than the tolerance and noise explain."
-        if (verdict.change or 0.0) > 0:
-            yield f"{text} Record it, if it is to stay."
-        else:
-            yield f"{text} That is relative to the common drift: it is slower than its baseline, so do not record it."
+    if verdict.outcome is Outcome.IMPROVED and (verdict.change or 0.0) <= 0:
+        yield "It is faster relative to the common drift alone: it is slower than its baseline, so do not record it."
 
 
 def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:

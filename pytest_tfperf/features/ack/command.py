@@ -46,9 +46,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     command = add_command(
         commands,
-        "ack",
         _run,
-        "silence a known loss until a date. It is still measured and shown, and fails nothing unless it gets worse",
+        "ack: silence a known loss until a date. It is measured and shown, and fails nothing unless it gets worse",
         group=Group.EVERY_DAY,
         examples=(
             'tfperf ack test_resnet50 --until 2027-01-15 --why "cuDNN 9.12, upstream bug 123"',

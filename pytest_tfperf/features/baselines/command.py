@@ -49,9 +49,8 @@ def add_to(commands: Commands) -> None:
     """Add the command and its own commands."""
     baselines = add_command(
         commands,
-        "baselines",
         None,
-        "accept changes as baselines, find old rows, merge branches",
+        "baselines: accept changes as baselines, find old rows, merge branches",
         group=Group.EVERY_DAY,
         examples=("tfperf baselines accept test_resnet50", "tfperf baselines stale"),
     )
@@ -59,9 +58,8 @@ def add_to(commands: Commands) -> None:
     where = folder(Settings.baselines, "folder of the baselines")
     stale = add_command(
         actions,
-        "stale",
         _stale,
-        "show each machine's rows in a line, and measured rows that may be out of date",
+        "stale: show each machine's rows in a line, and measured rows that may be out of date",
         examples=("tfperf baselines stale", "tfperf baselines stale --older-than=180d --sessions=10"),
         parents=[where, history_place()],
     )
@@ -79,9 +77,8 @@ def add_to(commands: Commands) -> None:
     )
     accept = add_command(
         actions,
-        "accept",
         _accept,
-        "make what a session has measured the baselines of its tests, without a new run",
+        "accept: make what a session has measured the baselines of its tests, without a new run",
         examples=(
             "tfperf baselines accept test_resnet50",
             "tfperf baselines accept --all-failed --from result.json",
@@ -112,9 +109,8 @@ def add_to(commands: Commands) -> None:
     accept.add_argument("--dry-run", action="store_true", help="show the rows, and write nothing")
     add_command(
         actions,
-        "merge",
         _merge,
-        "finish git's merge, rebase or cherry-pick of files that both sides recorded: the newer row of each is kept",
+        "merge: finish git's merge or rebase of files that both sides recorded. The newer row of each is kept",
         examples=("git merge main; tfperf baselines merge && git commit",),
         parents=[where],
     )

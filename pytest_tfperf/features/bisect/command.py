@@ -24,9 +24,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     bisect = add_command(
         commands,
-        "bisect",
         _run,
-        "find the commit, or the package, that made a test slower",
+        "bisect: find the commit, or the package, that made a test slower",
         group=Group.CHANGE,
         examples=(
             'tfperf bisect "perf_tests/test_speed.py::test_training_speed" --good v1.4',

@@ -17,9 +17,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     comment = add_command(
         commands,
-        "comment",
         _run,
-        "write a session's comment on the pull request of this CI job. A comment that is there is edited",
+        "comment: write a session's comment on the pull request of this CI job. A comment that is there is edited",
         group=Group.CHANGE,
         examples=(
             "TFPERF_COMMENT=comment.md pytest perf_tests --tfperf-base=origin/main",

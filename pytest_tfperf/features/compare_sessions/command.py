@@ -51,9 +51,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     compare = add_command(
         commands,
-        "compare",
         _run,
-        "compare two sessions, exports or revisions of baselines. It shows what moved by more than noise explains",
+        "compare: compare two sessions, exports or revisions of baselines. It shows changes beyond noise",
         group=Group.CHANGE,
         examples=(
             "tfperf compare previous latest",

@@ -24,9 +24,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     doctor = add_command(
         commands,
-        "doctor",
         _run,
-        "check whether this machine is fit to measure. It shows the commands that fix what is wrong",
+        "doctor: check whether this machine is fit to measure. It shows the commands that fix what is wrong",
         group=Group.START,
         examples=("tfperf doctor", "tfperf doctor --seconds 30", "tfperf doctor && pytest perf_tests"),
         statuses={

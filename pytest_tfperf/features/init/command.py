@@ -31,10 +31,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     init = add_command(
         commands,
-        "init",
         _run,
-        "write a first test, a folder of baselines and settings. With --ci=github or --ci=gitlab it writes a CI file, "
-        "too. Nothing is overwritten",
+        "init: write a first test, a folder of baselines and settings. --ci adds a file for CI. It overwrites nothing",
         group=Group.START,
         examples=("tfperf init", "tfperf init --ci=github", "tfperf init ~/my-project --tests=speed_tests"),
     )

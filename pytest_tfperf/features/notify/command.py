@@ -29,9 +29,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     notify = add_command(
         commands,
-        "notify",
         _notify,
-        "send what changed to Slack, Teams, issues or other channels. tfperf_notify names them. With "
+        "notify: send what changed to Slack, Teams, issues or other channels. tfperf_notify names them. With "
         "--silent-for it reports machines that nobody measures",
         group=Group.CHANGE,
         examples=(

@@ -64,9 +64,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     command = add_command(
         commands,
-        "read",
         _run,
-        "run your program briefly, and print the test that gates it. It shows the steps that it read, and their rate",
+        "read: run your program briefly, and print the test that gates it. It shows the steps and their rate",
         group=Group.START,
         examples=(
             "tfperf read -- python train.py --epochs=1",

@@ -40,9 +40,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     command = add_command(
         commands,
-        "replay",
         _run,
-        "judge logs or exported measurements as if measured now. The logs are those of tf_cnn_benchmarks",
+        "replay: judge logs or exported measurements as if measured now. The logs are those of tf_cnn_benchmarks",
         examples=(
             "tfperf replay run.log --machine=azure-nc6-dsvm --workload=resnet50-b64-horovod-device --topology=1x1",
             "kubectl logs my-pod | tfperf replay - --machine=dgx1-p100 --workload=resnet50-b64-replicated-device",

@@ -22,20 +22,15 @@ from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.trial.answer import Gate, answer, trial_lines
 from pytest_tfperf.features.trial.trial import FOLDER, Trial, read
 
-_STATUS_OF: Final = {
-    Gate.MAY_BLOCK: EXIT_GREEN,
-    Gate.WARN_ONLY: EXIT_REGRESSED,
-    Gate.UNDECIDED: EXIT_NOT_MEASURED,
-}
+_STATUS_OF: Final = {Gate.MAY_BLOCK: EXIT_GREEN, Gate.WARN_ONLY: EXIT_REGRESSED, Gate.UNDECIDED: EXIT_NOT_MEASURED}
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
     trial = add_command(
         commands,
-        "trial",
         _run,
-        "find out how often a gate would be wrong on this machine. It runs sessions of unchanged code, "
+        "trial: find out how often a gate would be wrong on this machine. It runs sessions of unchanged code, "
         "and sessions in which some tests lose throughput on purpose",
         group=Group.START,
         examples=(

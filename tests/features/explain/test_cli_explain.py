@@ -14,7 +14,7 @@ from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Breakdown, Input, Straggler
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.verdict import MEANINGS, Noise, Outcome, Reason, Tolerance
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.features.explain import explained
 from pytest_tfperf.judging.evidence import Evidence
@@ -60,7 +60,7 @@ def text_of(m: Measurement) -> str:
     ("m", "outcome", "said"),
     [
         (judged(-0.001), "PASS", "So one run was enough."),
-        (judged(0.5), "IMPROVED", "It is faster by more than the tolerance and noise explain."),
+        (judged(0.5), "IMPROVED", "\n  Faster than the baseline by more than the tolerance."),
         (judged(-0.4, drift=CommonDrift(-1.0, 20, 0.001)), "IMPROVED", "slower than its baseline, so do not record it"),
         (judged(*[-0.2] * 8), "REGRESSED", "8 of 8 show at least half of the threshold, and 7 must."),
         (judged(-0.2), "undecided", "It takes 3 runs in all, and the session ended after 1."),
@@ -99,7 +99,7 @@ def test_noise_that_widens_the_threshold_is_named_with_its_sources() -> None:
 def test_what_is_too_noisy_to_judge_says_what_would_pass_and_what_to_do() -> None:
     text = text_of(judged(-0.05, noise=Noise(between_runs=0.3, degrees_of_freedom=36, rows=9)))
     assert "\nTOO_NOISY: too noisy to judge" in text
-    assert f"\nWhat does TOO_NOISY mean?\n  {MEANINGS[Outcome.TOO_NOISY]}\n" in text
+    assert f"\nWhat does TOO_NOISY mean?\n  {Outcome.TOO_NOISY.meaning}\n" in text
 
 
 @pytest.mark.parametrize(
