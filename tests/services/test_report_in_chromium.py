@@ -12,7 +12,6 @@ import pytest
 from pytest_tfperf.core.figure import BUILT_IN, Figure
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.page.facts import report_facts
 from pytest_tfperf.reports.measurement_table import measurement_rows
 from pytest_tfperf.reports.numbers import change
 from tests.helpers.measurements import interleaved, session_verdict
@@ -148,10 +147,11 @@ def test_marker_topology_and_outcome_stand_beside_the_name(open_page: Open, widt
 
 def test_figures_have_the_signs_of_the_terminal(open_page: Open) -> None:
     shown = open_page()
-    facts = {one["test"]: one["change"] for one in report_facts(*source())["tests"]}
+    facts = shown.evaluate("JSON.parse(facts.textContent).tests")
+    of_test = {one["test"]: one["change"] for one in facts}
     tests = [row.get_attribute("title") for row in shown.locator("tr.test .id").all()]
     changes = shown.locator("tr.test .figure").all_inner_texts()
-    assert changes == ["-" if facts[test] is None else change(facts[test]) for test in tests]
+    assert changes == ["-" if of_test[test] is None else change(of_test[test]) for test in tests]
     assert "-6.7 %" in changes
 
 
