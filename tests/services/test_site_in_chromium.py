@@ -117,9 +117,8 @@ def test_pages_for_developers_are_the_last_hits(shown: playwright.Page, words: s
 
 def test_the_side_bar_has_the_titles_of_the_pages(shown: playwright.Page, folder: Path) -> None:
     links = shown.locator(".sidebar-tree a.reference.internal")
-    labels = dict(
-        zip(links.evaluate_all("all => all.map(link => link.getAttribute('href'))"), links.all_inner_texts(), strict=True)
-    )
+    addresses = links.evaluate_all("all => all.map(link => link.getAttribute('href'))")
+    labels = dict(zip(addresses, links.all_inner_texts(), strict=True))
     titles = {path: title(folder / path) for path in labels}
     assert len(titles) > 20
     assert {path: (label, titles[path]) for path, label in labels.items() if label not in names(titles[path])} == {}

@@ -43,13 +43,15 @@ ALSO_SEARCHED: Final = {
     "acknowledged": ["mute", "ignore", "snooze", "expected slowdown", "expected regression", "known regression"],
     "baselines": ["accept a slowdown"],
     "cluster": ["distributed training", "multi-node", "Slurm", "MPI", "Ray", "Kubernetes", "Horovod"],
-    "figures": ["GPU memory", "out of memory", "start-up time", "accuracy"],
+    "figures": ["GPU memory", "start-up time"],
     "history": ["dashboard", "database", "SQLite", "PostgreSQL"],
+    "install": ["CUDA", "driver"],
     "nightly": ["self-hosted runner", "unattended", "schedule", "cron"],
     "notifications": ["alert", "webhook", "GitHub issue"],
     "options": ["configuration", "settings", "environment variables", "command line"],
     "own-scripts": ["Lightning", "Hugging Face", "training script"],
-    "reading-results": ["flaky", "noisy", "exit status"],
+    "pull-requests": ["bisect", "branch"],
+    "reading-results": ["flaky", "noise", "too noisy", "TOO_NOISY", "NO_BASELINE", "REGRESSED", "exit status"],
     "statistics": ["false positive", "confidence interval"],
     "trial": ["flaky", "false alarm"],
 }
@@ -122,12 +124,11 @@ def change_first_page(app: Sphinx, page: str, text: list[str]) -> None:
     if page != root_doc:
         return
     text[0] = _BADGE.sub("", text[0])
-    pages = app.project.docnames
     groups = {group: [f"docs/{name}" for name in names] for group, names in NAVIGATION.items()}
     named = {root_doc, *(name for names in groups.values() for name in names)}
-    groups[REST] = sorted(pages - named)
+    groups[REST] = sorted(app.project.docnames - named)
     for group, names in groups.items():
-        entries = [_entry(app.srcdir, name) for name in names if name in pages]
+        entries = [_entry(app.srcdir, name) for name in names]
         if group == REST:
             entries += [f"Repository <{addresses['Source']}>", f"Issues <{addresses['Issues']}>"]
         text[0] += "\n".join(["\n```{toctree}", ":hidden:", f":caption: {group}", "", *entries, "```\n"])
