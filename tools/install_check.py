@@ -2,8 +2,8 @@
 
     python -m tools.install_check dist
 
-Nothing there knows this checkout. Each runs the README's commands in an empty folder. A Python that is not to be had is
-named and left out; all else has to work.
+Nothing there knows this checkout. Each runs commands of the first pages in an empty folder. A Python that is not to be
+had is named and left out; all else has to work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
-README = (ROOT / "README.md").read_text()
+FIRST_PAGES = "".join((ROOT / name).read_text() for name in ("README.md", "docs/install.md", "docs/tutorial.md"))
 PINNED = ("--constraint", str(ROOT / "constraints.txt"))
 LOWEST = ("--constraint", str(ROOT / "constraints-lowest.txt"))
 QUICK_TESTS = ("tests/core", "tests/judging", "tests/console")  # of the sdist: `make test` runs all of the checkout's
@@ -60,13 +60,13 @@ class Place:
     folder: Path
 
     def run(self, command: str, status: tuple[int, ...] = (0,), says: str = "") -> str:
-        """Run a command of the README in the folder.
+        """Run a command of the first pages in the folder.
 
         Raises:
-            Failed: the README does not have it, it ends with another status, or it does not say this in a line.
+            Failed: no page has it, it ends with another status, or it does not say this in a line.
         """
-        if f"$ {command} " not in README.replace("\n", " "):
-            raise Failed(f"README.md has no `{command}`")
+        if f"$ {command} " not in FIRST_PAGES.replace("\n", " "):
+            raise Failed(f"neither README.md nor docs/install.md nor docs/tutorial.md has `{command}`")
         return _run(*command.split(), cwd=self.folder, path=self.bin, status=status, says=says)
 
 
@@ -106,11 +106,15 @@ def _to_a_red_test(place: Place, noun: str) -> None:
 
     What installs is left out, since that is done; a shared machine, which may be busy with anything, is accepted.
     """
-    (test,) = (text for text in re.findall(r"^```python\n(.*?)^```", README, re.M | re.S) if f"import {noun}\n" in text)
+    (test,) = (
+        text
+        for text in re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+        if f"import {noun}\n" in text
+    )
     file = place.folder / test.partition("\n")[0].removeprefix("# ")
     file.parent.mkdir()
     file.write_text(test)
-    for line in re.findall(r"^\$ (pytest .*?) +#", README, re.M):
+    for line in re.findall(r"^\$ (pytest .*?) +#", README, re.MULTILINE):
         if "inject-slowdown" in line:
             place.run(line, status=(1,), says="REGRESSED")
             shutil.rmtree(file.parent)

@@ -15,8 +15,8 @@ from pytest_tfperf.reports.run import bound_by
 from pytest_tfperf.reports.table import Columns, Named, shown_names, table
 from pytest_tfperf.reports.verdict import facts, figures_to_blame, ratio_cells, ratio_interval, sides
 
-_RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
-_OPTIONAL = ("baseline", "fails at", "confirmed", "95 % CI", "detectable", "bound", "document")
+_RIGHT = {"baseline", "change", "confirmed", "fails from", "detectable"}
+_OPTIONAL = ("baseline", "fails from", "confirmed", "95 % CI", "detectable", "bound", "document")
 
 ACT_FIRST = (*WORST_FIRST, None)
 """The outcomes in the order of a table's rows: those that need action first, None (not judged) last."""
@@ -122,7 +122,7 @@ def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
         "topology": m.topology,
         heading: rate_cell(t, heading) if m.is_valid else None,
         "95 % CI": interval(t.low, t.high) if m.is_valid else None,
-        **{label: known[label] for label in ("baseline", "change", "confirmed", "fails at", "detectable")},
+        **{label: known[label] for label in ("baseline", "change", "confirmed", "fails from", "detectable")},
         "bound": bound_by(m.breakdown),
         "document": _document(m.document, m.machine) if m.document else None,
         "file": m.file,
@@ -191,7 +191,7 @@ def _cells(m: Measurement, verdict: Verdict) -> dict[str, str | None]:
     known = facts(verdict)
     if m.other is not None:
         return {"a": known["a"], "b": known["value"], "change": known["change"], "why": verdict.why}
-    return {label: known[label] for label in ("value", "baseline", "change")} | {"fails from": known["fails at"]}
+    return {label: known[label] for label in ("value", "baseline", "change", "fails from")}
 
 
 # Measurements beside another side

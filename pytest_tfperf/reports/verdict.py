@@ -207,7 +207,7 @@ def facts(verdict: Verdict) -> dict[str, str | None]:
         "baseline": value_of_row(row) if row else None,
         "change": _signed(verdict, verdict.change),
         "confirmed": _signed(verdict, verdict.confirmed_change),
-        "fails at": fails_at(verdict),
+        "fails from": fails_at(verdict),
         "detectable": None if low is None else percent(low),
     }
 

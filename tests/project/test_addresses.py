@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_tfperf import __version__
+
 ROOT = Path(__file__).parents[2]
 ADDRESS = re.compile(
     r"(?:github|raw\.githubusercontent)\.com/([\w.-]+)/pytest-tfperf\b|([\w-]+)\.github\.io/pytest-tfperf\b"
@@ -33,3 +35,10 @@ def test_each_address_of_the_repository_has_the_owner_of_pyproject() -> None:
 def urls() -> dict[str, str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return dict(project["urls"])
+
+
+@pytest.mark.parametrize("file", ["docs/github-action.md", "templates/against-base.yml"])
+def test_the_release_that_is_named_is_the_version_of_the_package(file: str) -> None:
+    named = re.findall(r"pytest-tfperf(?:/against-base)?@(v[\w.]+)", (ROOT / file).read_text())
+    assert named
+    assert {*named} == {f"v{__version__}"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,42 @@ def test_the_sample_for_the_action_has_an_equal_and_a_slower_branch(tmp_path: Pa
     assert git(tmp_path, "status", "--porcelain") == ""
 
 
+DIGEST = f"sha256:{'0a' * 32}"
+READY = {
+    "pyproject.toml": 'authors = [{ name = "Ada" }]\n',
+    "Dockerfile": f"FROM a/b:1@{DIGEST}\n",
+}
+
+
+def played(folder: Path, name: str, script: str) -> dict[str, str]:
+    """The environment in which this name is the script."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    return os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "GITHUB_REPOSITORY": "a/b"}
+
+
+def may_be_published(folder: Path, files: dict[str, str], on_main: bool = True, runs: int = 1) -> str:
+    """What the script says of a commit with these files, which ends with 0 exactly if it says nothing."""
+    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+    change = (*who, "commit", "--quiet", "--allow-empty", "--message", "a change")
+    upstream, clone = folder / "upstream", folder / "clone"
+    git(folder, "init", "--quiet", "--initial-branch=main", str(upstream))
+    for name, content in files.items():
+        (upstream / name).write_text(content)
+    git(upstream, "add", ".")
+    git(upstream, *change)
+    git(folder, "clone", "--quiet", str(upstream), str(clone))
+    if not on_main:
+        git(clone, *change)
+    asked = f'case "$*" in *"--commit $(git rev-parse HEAD) "*) echo {runs};; *) exit 9;; esac'
+    environment = played(folder / "bin", "gh", asked)
+    script = ROOT / "tools" / "may_be_published.sh"
+    done = subprocess.run([script], cwd=clone, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (not done.stdout), done.stderr
+    return done.stdout
+
+
 @pytest.mark.parametrize(
     ("on_main", "runs", "said"),
     [(True, 1, ""), (False, 1, "is not on main: nothing is published"), (True, 0, "has not passed for")],
@@ -82,21 +119,39 @@ def test_the_sample_for_the_action_has_an_equal_and_a_slower_branch(tmp_path: Pa
 def test_only_a_commit_of_main_whose_ci_is_green_may_be_published(
     on_main: bool, runs: int, said: str, tmp_path: Path
 ) -> None:
-    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
-    change = (*who, "commit", "--quiet", "--allow-empty", "--message", "a change")
-    upstream, clone = tmp_path / "upstream", tmp_path / "clone"
-    git(tmp_path, "init", "--quiet", "--initial-branch=main", str(upstream))
-    git(upstream, *change)
-    git(tmp_path, "clone", "--quiet", str(upstream), str(clone))
-    if not on_main:
-        git(clone, *change)
-    asked = f'case "$*" in *"--commit $(git rev-parse HEAD) "*) echo {runs};; *) exit 9;; esac'
-    (tmp_path / "gh").write_text(f"#!/bin/sh\n{asked}\n")
-    (tmp_path / "gh").chmod(0o755)
-    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "GITHUB_REPOSITORY": "a/b"}
-    script = ROOT / "tools" / "may_be_published.sh"
-    done = subprocess.run([script], cwd=clone, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode == 0, said in done.stdout) == (not said, True), done.stderr
+    text = may_be_published(tmp_path, READY, on_main, runs)
+    assert (said in text, bool(said)) == (True, bool(text))
+
+
+OWNER = "OWNER"  # apart from what follows it: whoever publishes this replaces both together
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("README.md", f"[docs](https://{OWNER}.github.io/pytest-tfperf/)"),
+        ("action.md", f"uses: {OWNER}/pytest-tfperf@v1"),
+        ("pyproject.toml", 'authors = [{ name = "AUTHOR" }]'),
+        ("pyproject.toml", 'email = "MAINTAINER@example.com"'),
+        ("Dockerfile", "FROM a/b:1"),
+    ],
+)
+def test_nothing_is_published_while_a_placeholder_is_left(file: str, content: str, tmp_path: Path) -> None:
+    text = may_be_published(tmp_path, READY | {file: f"{content}\n"})
+    assert f"{file}:1:{content}\n" in text
+    assert "nothing is published" in text
+
+
+def test_the_base_image_is_pinned_to_the_digest_of_today(tmp_path: Path) -> None:
+    script = tmp_path / "tools" / "pin_base_image.sh"
+    script.parent.mkdir()
+    shutil.copy(ROOT / "tools" / "pin_base_image.sh", script)
+    dockerfile = tmp_path / "Dockerfile"
+    for before in ("FROM a/b:1", f"FROM a/b:1@{DIGEST.replace('a', 'b')}"):
+        dockerfile.write_text(f"# The base.\n{before}\nRUN true\n")
+        environment = played(tmp_path / "bin", "docker", f'case "$*" in *" a/b:1 "*) echo {DIGEST};; *) exit 9;; esac')
+        subprocess.run([script], env=environment, check=True)
+        assert dockerfile.read_text() == f"# The base.\nFROM a/b:1@{DIGEST}\nRUN true\n"
 
 
 def test_what_is_published_is_what_was_tried() -> None:

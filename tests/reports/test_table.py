@@ -41,7 +41,7 @@ def test_measurements_stand_under_their_heading() -> None:
     )
     slower = judged(Outcome.REGRESSED, -0.13, confirmed_change=-0.12)
     expected = dedent("""\
-        outcome      workload                         topology   images/s  95 % CI                 baseline        change  confirmed     fails at  detectable
+        outcome      workload                         topology   images/s  95 % CI                 baseline        change  confirmed   fails from  detectable
         REGRESSED    resnet50-b64-replicated-device   1x8           870.0  865.7 to 874.4             1,000       -13.0 %    -12.0 %          5 %       8.7 %
         NO_BASELINE  resnet50-b64-replicated-device   1x1            7.25  7.21 to 7.29                   -             -          -            -           -
         IMPROVED     trivial-b4096-replicated-device  1x8       1,234,567  1,228,394 to 1,240,740     12.50  +9876436.0 %          -  6.1 % (5 %)       8.7 %
@@ -59,7 +59,7 @@ def row(found: Measurement) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("found", "column", "cell"),
     [
-        (judged(Outcome.PASS, 0.0, tolerance=Tolerance(), threshold=0.0204), "fails at", "2 %"),
+        (judged(Outcome.PASS, 0.0, tolerance=Tolerance(), threshold=0.0204), "fails from", "2 %"),
         (measurement(throughput(18.04, low=8.9, high=36.5)), "95 % CI", "8.90 to 36.50"),
         (measurement(throughput(500.0, low=0.0, high=math.inf)), "95 % CI", "-"),
         (judged(Outcome.INVALID, 0.0), "images/s", "-"),

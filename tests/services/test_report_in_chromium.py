@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.core.figure import BUILT_IN, Figure
-from pytest_tfperf.core.verdict import Verdict
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
-from tests.helpers.measurements import session_verdict
+from pytest_tfperf.reports.measurement_table import measurement_rows
+from pytest_tfperf.reports.numbers import change
+from tests.helpers.measurements import interleaved, session_verdict
 from tools.pictures.report import CHROMIUM, browser, drawn, written
 from tools.simulated_weeks import SLOWER_TEST, source
 
@@ -74,6 +76,18 @@ def scrolls_sideways(shown: playwright.Page) -> bool:
     return bool(shown.evaluate("document.documentElement.scrollWidth > innerWidth"))
 
 
+def top(part: playwright.Locator) -> float:
+    return float(part.evaluate("part => part.getBoundingClientRect().top"))
+
+
+def bottom(part: playwright.Locator) -> float:
+    return float(part.evaluate("part => part.getBoundingClientRect().bottom"))
+
+
+def left(part: playwright.Locator) -> float:
+    return float(part.evaluate("part => part.getBoundingClientRect().left"))
+
+
 def open_first(shown: playwright.Page) -> playwright.Locator:
     shown.locator("tr.test button.name").first.click()
     shown.wait_for_selector(".details .uplot")
@@ -88,6 +102,85 @@ def test_the_first_screen_tells_the_test_the_size_and_the_date(open_page: Open) 
     box = shown.locator(".attention").bounding_box()
     assert box is not None
     assert box["y"] + box["height"] < 450
+
+
+@pytest.mark.parametrize(("width", "height", "rows"), [(1280, 720, 5), (390, 844, 1)])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_the_first_rows_are_on_the_first_screen(
+    open_page: Open, colours: str, width: int, height: int, rows: int
+) -> None:
+    shown = open_page(width=width, color_scheme=colours)
+    assert bottom(shown.locator("tr.test").nth(rows - 1)) <= height
+
+
+def test_the_legend_is_above_the_table_and_the_session_below_it(open_page: Open) -> None:
+    shown = open_page()
+    table, legend, session = (shown.locator(name) for name in ("#table", "#legend", "#session"))
+    assert bottom(legend) < top(table) < bottom(table) < top(session)
+    assert all(column in legend.inner_text() for column in ("change:", "last 30 sessions:"))
+
+
+def test_a_report_without_changes_has_no_legend_of_them(open_page: Open, tmp_path: Path) -> None:
+    path = tmp_path / "measured.html"
+    path.write_bytes(drawn(results=[replace(m, verdicts=()) for m in source()[0].results]))
+    assert not open_page(path).is_visible("#legend")
+
+
+def test_the_facts_of_a_machine_are_folded(open_page: Open) -> None:
+    shown = open_page()
+    machine = shown.locator("#session details", has_text="8x-v100-nvlink")
+    before = machine.locator("table").is_visible()
+    machine.locator("summary").click()
+    assert (before, "575.51" in machine.inner_text()) == (False, True)
+
+
+@pytest.mark.parametrize("width", [360, 390, 1280])
+def test_marker_topology_and_outcome_stand_beside_the_name(open_page: Open, width: int) -> None:
+    row = open_page(width=width).locator("tr.test").first
+    button, title, topology = (row.locator(name) for name in ("button.name", ".title", ".on"))
+    assert top(title) - top(button) < 4  # the marker is the button's first line
+    assert (topology.inner_text(), abs(top(topology) - top(title)) < 4) == ("1x8", True)
+    assert left(button) < left(title) < left(topology)
+    pill = row.locator(".pill")
+    assert top(row) < top(pill) < bottom(title)
+
+
+def test_figures_have_the_signs_of_the_terminal(open_page: Open) -> None:
+    shown = open_page()
+    facts = shown.evaluate("JSON.parse(facts.textContent).tests")
+    of_test = {one["test"]: one["change"] for one in facts}
+    tests = [row.get_attribute("title") for row in shown.locator("tr.test .id").all()]
+    changes = shown.locator("tr.test .figure").all_inner_texts()
+    assert changes == ["-" if of_test[test] is None else change(of_test[test]) for test in tests]
+    assert "-6.7 %" in changes
+
+
+def test_there_is_one_minus_sign(open_page: Open) -> None:
+    shown = open_page()
+    open_first(shown)
+    shown.locator("tr.test td.change [data-tip]").first.hover()
+    text = shown.inner_text("body")
+    assert ("-6.7 %" in text, "\u2212" in text, "\u2013" in text) == (True, False, False)
+
+
+def test_columns_are_called_as_in_the_terminal(open_page: Open) -> None:
+    shown = open_page()
+    columns = shown.locator("#table th").all_inner_texts()
+    _, rows = measurement_rows(source()[0].results)
+    names = {name for column in columns for name in column.removesuffix(" ↓").split(", ")}
+    assert names - rows[0].keys() == {"since", "last 30 sessions"}
+    assert {"outcome", "workload", "topology", "images/s", "change", "detectable"} <= names
+
+
+def test_the_column_of_several_units_is_the_rate_with_the_unit_in_each_row(open_page: Open, tmp_path: Path) -> None:
+    first, *others = source()[0].results
+    path = tmp_path / "units.html"
+    path.write_bytes(drawn(results=[replace(first, throughput=replace(first.throughput, unit="tokens")), *others]))
+    of_one, of_two = open_page(), open_page(path)
+    assert of_one.inner_text("th[data-column=rate]") == "images/s"
+    assert of_two.inner_text("th[data-column=rate]") == "rate"
+    assert not of_one.locator("td.rate .unit").first.is_visible()
+    assert of_two.locator("td.rate .unit").first.is_visible()
 
 
 def test_the_worst_test_is_the_first_row(open_page: Open) -> None:
@@ -349,6 +442,14 @@ def test_endless_names_do_not_scroll_a_phone_sideways(
     assert not scrolls_sideways(shown)
 
 
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "compared.html"
+    both = [interleaved(), interleaved(Outcome.PASS, 1.99, a={"at_least": 1.5})]
+    path.write_bytes(drawn(results=[*source()[0].results, *both], verdicts=[session_verdict()]))
+    return path
+
+
 # A site
 
 
@@ -395,13 +496,24 @@ def test_a_row_that_is_closed_before_its_file_is_there_stays_closed(open_page: O
 
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("report", ["file", "index", "hostile_page", "hostile_site"])
+@pytest.mark.parametrize("report", ["file", "index", "hostile_page", "hostile_site", "compared"])
 def test_axe_finds_nothing_that_keeps_anybody_from_using_it(
     open_page: Open, report: str, colours: str, width: int, request: pytest.FixtureRequest
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     shown = open_page(request.getfixturevalue(report), width, color_scheme=colours)
     open_first(shown)
+    found = axe.run(shown)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_axe_finds_nothing_after_the_colours_were_switched(open_page: Open) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    shown = open_page(color_scheme="light")
+    open_first(shown)
+    for summary in shown.locator("#session summary").all():
+        summary.click()
+    shown.click("#theme")
     found = axe.run(shown)
     assert found.violations_count == 0, found.generate_report()
 

@@ -40,4 +40,3 @@ def draw(path: Path, sessions: int = SESSIONS) -> None:
     axes.set(xlabel="loss of a test, %", ylabel="found in the first session, %", ylim=(0, 100), xlim=(0, 8))
     axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)  # below: lines cross inside
     figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
-

@@ -27,4 +27,3 @@ def draw(path: Path) -> None:
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.savefig(path, dpi=100, bbox_inches="tight", metadata={"Software": None})
-

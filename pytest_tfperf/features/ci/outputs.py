@@ -230,7 +230,7 @@ def _as_html(text: str) -> str:
 def _measured(measurements: Sequence[Measurement]) -> list[Row]:
     heading, rows = measurement_rows(measurements)
     columns = ["outcome", "test", "workload", "topology", heading, "95 % CI"]
-    columns += ["baseline", "change", "confirmed", "fails at"]
+    columns += ["baseline", "change", "confirmed", "fails from"]
     with_tests = [row | {"test": m.test} for m, row in zip(measurements, rows, strict=True)]
     return [{column: row[column] for column in columns} for row in with_tests]
 

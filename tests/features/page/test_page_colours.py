@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from colorsys import hls_to_rgb
 from itertools import product
 from pathlib import Path
 
@@ -24,7 +26,7 @@ INVERTED = ("paper", "ink")
 def colours_of(selector: str) -> dict[str, str]:
     """The colours that the rule of a selector names."""
     (rule,) = re.findall(rf"^ *{re.escape(selector)} \{{([^}}]*--paper:[^}}]*)\}}", CSS, re.MULTILINE)
-    return dict(re.findall(r"--([\w-]+): (#\w+);", rule))
+    return dict(re.findall(r"--([\w-]+): (#\w+|\d+%);", rule))
 
 
 LIGHT = colours_of(":root")
@@ -43,10 +45,18 @@ BACKGROUNDS = set(re.findall(rf"background: {COLOUR}", CSS)) - {"ink"} - WITHOUT
 PAIRS = [*product(sorted(TEXTS), sorted(BACKGROUNDS)), INVERTED]
 
 
-def luminance(colour: str) -> float:
+def parts_of(colour: str) -> Sequence[float]:
+    """Red, green and blue, from 0 to 1."""
+    if hsl := re.fullmatch(r"hsl\((\d+) (\d+)% (\d+)%\)", colour):
+        hue, saturation, lightness = map(float, hsl.groups())
+        return hls_to_rgb(hue / 360, lightness / 100, saturation / 100)
     digits = colour.removeprefix("#")
     digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
-    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    return [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+
+
+def luminance(colour: str) -> float:
+    parts = parts_of(colour)
     red, green, blue = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -70,3 +80,13 @@ def test_every_text_can_be_read_on_every_background(scheme: str) -> None:
     colours = SCHEMES[scheme]
     found = {pair: round(contrast(colours[pair[0]], colours[pair[1]]), 2) for pair in PAIRS}
     assert {pair: ratio for pair, ratio in found.items() if ratio < LEAST_CONTRAST} == {}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_name_of_every_gpu_can_be_read(scheme: str) -> None:
+    colours = SCHEMES[scheme]
+    (rule,) = re.findall(r"\.device \{ color: (hsl\(.*?\)\));", CSS)
+    written = rule.replace("var(--device-lightness)", colours["device-lightness"])
+    hues = range(205, 356)  # from the first GPU to the last (charts.js)
+    least = min(contrast(written.replace("var(--hue)", str(hue)), colours["card"]) for hue in hues)
+    assert least >= LEAST_CONTRAST

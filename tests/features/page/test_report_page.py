@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from html.parser import HTMLParser
 from typing import Any
 
@@ -18,6 +19,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.curves import rounded
 from pytest_tfperf.features.page.render import page
+from pytest_tfperf.reports.measurement_table import interleaved_table
 from tests.features.page.documents import facts_of
 from tests.helpers.measurements import baseline, interleaved, measurement, session_verdict, throughput, verdict
 
@@ -136,12 +138,16 @@ def test_a_comparison_that_needs_action_stands_in_the_red_box(outcome: Outcome) 
     assert "a.py::compared" in box
 
 
-def test_a_required_ratio_is_shown_as_a_ratio_and_not_as_a_change() -> None:
-    text = page(facts_of(interleaved(ratio=1.99, a={"at_least": 2.5}))).decode()
-    rows = text.partition('<section id="comparisons">')[2].partition("</section>")[0]
-    assert ">1.990, required 2.500<" in rows
-    assert ">1.980 to 2.000<" in rows
-    assert "+99" not in rows
+@pytest.mark.parametrize("required", [2.5, None])
+def test_a_comparison_has_the_columns_and_figures_of_the_terminals_table(required: float | None) -> None:
+    found = interleaved(ratio=1.99, a={"at_least": required})
+    text = page(facts_of(found)).decode()
+    table = text.partition('<section id="comparisons">')[2].partition("</section>")[0]
+    names, cells = (re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in table.split("<tr>")[1:])
+    shown = dict(zip(names[2:], cells[2:], strict=True))
+    in_terminal = dict(zip(*(re.split("  +", line) for line in interleaved_table([found])), strict=True))
+    assert shown == {name: in_terminal[name] for name in shown}
+    assert ("required" in shown) is (required is not None)
 
 
 def test_the_operations_that_grew_are_shown_beside_a_comparison() -> None:

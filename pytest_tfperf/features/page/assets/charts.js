@@ -277,8 +277,8 @@ function devicesWith(test, what) {
 }
 
 // Neighbours differ little: GPUs in a row look like a family, and one that leaves it is seen by its place.
-function deviceColour(index, count) {
-  return `hsl(${205 + (count > 1 ? (150 * index) / (count - 1) : 0)} 46% ${document.documentElement.dataset.theme === "dark" ? 68 : 44}%)`;
+function deviceHue(index, count) {
+  return 205 + (count > 1 ? (150 * index) / (count - 1) : 0);
 }
 
 // The least and the largest value shown, once where they read alike: a plot this low has no room for a scale.
@@ -306,14 +306,14 @@ function telemetryChart(box, what, test, starts, total, sync) {
     times.push(times.at(-1) + 1e-6);
     values.forEach((column) => column.push(null));
   });
-  const hue = (d) => deviceColour(d, devices.length);
+  const stroke = (d) => `hsl(${deviceHue(d, devices.length)} 46% ${colour("device-lightness")})`;
   return chart(box, (target, width) =>
     new uPlot(options(width, 92, {
       padding: [8, 10, 8, 0],
       cursor: { sync: { key: sync } },
       scales: { x: { time: false, range: () => [0, total] }, y: { range: (u, a, b) => { const m = Math.max((b - a) * 0.15, Math.abs(b) * 0.01, 0.01); return [Math.max(0, a - m), b + m]; } } },
       axes: [axis({ show: false }), axis({ size: AXIS, splits: (u) => extremes(u, write), values: (u, splits) => splits.map(write) })],
-      series: [{}, ...devices.map((device, d) => ({ label: device, stroke: hue(d), width: 1.3, points: { show: times.length < 40, size: 4, fill: hue(d) } }))],
+      series: [{}, ...devices.map((device, d) => ({ label: device, stroke: stroke(d), width: 1.3, points: { show: times.length < 40, size: 4, fill: stroke(d) } }))],
       hooks: {
         drawAxes: [shadeWarmup(test.runs, starts)],
         setCursor: [tipOf((u, i) => {

@@ -20,7 +20,7 @@ function el(name, attributes, ...children) {
 
 // Safari's keyboard scrolls only what can have the focus. Boxes that show all they have are no stop on its way.
 function letKeyboardScroll() {
-  for (const box of document.querySelectorAll("pre, .story, .command code, .scroll, .facts dd, .since ul")) {
+  for (const box of document.querySelectorAll("pre, .story, .command code, .scroll, .since ul")) {
     if (box.scrollHeight > box.clientHeight || box.scrollWidth > box.clientWidth) box.tabIndex = 0;
     else box.removeAttribute("tabindex");
   }
@@ -32,7 +32,7 @@ function svg(name, attributes, ...children) {
 
 // Figures are written as the terminal writes them (reports/numbers.py).
 function rate(value) {
-  if (value === null) return "–";
+  if (value === null) return "-";
   if (value < 0.99995) return value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
   const digits = value >= 999.95 ? 0 : value >= 99.995 ? 1 : 2;
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
@@ -44,14 +44,15 @@ function inUnit(value, unit) {
 }
 
 function change(fraction) {
-  if (fraction === null) return "–";
+  if (fraction === null) return "-";
   const text = Math.abs(fraction * 100).toFixed(1);
-  return (Number(text) === 0 ? "" : fraction < 0 ? "−" : "+") + text + " %";
+  return (fraction < 0 && Number(text) ? "-" : "+") + text + " %";
 }
 
 function percent(fraction) {
-  if (fraction === null) return "–";
-  return Math.abs(fraction * 100).toFixed(1) + " %";
+  if (fraction === null) return "-";
+  const text = Math.abs(fraction * 100).toFixed(1);
+  return (fraction < 0.1 ? text.replace(".0", "") : text) + " %";
 }
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -42,7 +42,7 @@ function drawScaling(facts) {
   for (const group of facts.scaling) {
     const documents = group.documents.map((one) => one.machine).join(", ");
     const points = [...group.points].sort((a, b) => a.devices - b.devices);
-    const head = el("tr", {}, el("th", {}, "Devices"), [group.unit + "/s", "of linear"].map((text) => el("th", { class: "number" }, text)));
+    const head = el("tr", {}, el("th", {}, "topology"), [group.unit + "/s", "of linear"].map((text) => el("th", { class: "number" }, text)));
     const lines = points.map((p) => el("tr", {}, el("td", {}, p.topology), [rate(p.rate), Math.round(p.efficiency * 100) + " %"].map((text) => el("td", { class: "number" }, text))));
     const target = el("div", { class: "plot" });
     const note = documents ? `${group.machine} (bold), documents: ${documents}` : group.machine;
@@ -53,8 +53,8 @@ function drawScaling(facts) {
 
 function documentTable(rows) {
   const number = (text) => el("td", { class: "number" }, text);
-  const head = el("tr", {}, ["Workload", "Topology", "Their machine"].map((text) => el("th", {}, text)),
-    ["Published", "Here", "Ratio"].map((text) => el("th", { class: "number" }, text)));
+  const head = el("tr", {}, ["workload", "topology", "their machine"].map((text) => el("th", {}, text)),
+    ["published", "here", "ratio"].map((text) => el("th", { class: "number" }, text)));
   const lines = rows.map((row) => el("tr", { class: row.here === null ? "missing" : false },
     el("td", { class: "break", title: row.note }, row.workload), el("td", {}, row.topology), el("td", { class: "break" }, row.machine),
     number(rate(row.rate)), number(rate(row.here)), number(row.ratio === null ? "not measured" : row.ratio.toFixed(2) + " ×")));
@@ -93,9 +93,7 @@ function start() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => readTheme() || setTheme(event.matches ? "dark" : "light"));
 
   const table = new TestTable(facts);
-  if (facts.tests.some((test) => test.change !== null)) {
-    document.getElementById("legend").textContent = "Change: the dot is the measured change, its line the 95 % interval, the shaded band what is accepted, the red mark where the test fails.";
-  }
+  document.getElementById("legend").hidden = facts.tests.every((test) => test.change === null);
   for (const link of document.querySelectorAll("[data-opens]")) {
     link.addEventListener("click", (event) => {
       event.preventDefault();

@@ -7,13 +7,13 @@ const WORDS = { REGRESSED: "regressed", INVALID: "invalid", refused: "refused", 
 const textOrder = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
 const COLUMNS = [
-  { name: "outcome", title: "Outcome", compare: (a, b) => a.index - b.index },
-  { name: "test", title: "Test", compare: (a, b) => textOrder(a.name + a.topology + a.test, b.name + b.topology + b.test) },
-  { name: "rate", title: "Throughput", number: true, compare: (a, b) => (b.rate ?? -1) - (a.rate ?? -1) },
-  { name: "change", title: "Change", compare: (a, b) => (a.change ?? Infinity) - (b.change ?? Infinity) || a.index - b.index },
-  { name: "since", title: "Since", compare: (a, b) => textOrder(b.since ? b.since.time : "", a.since ? a.since.time : "") },
-  { name: "detectable", title: "Detects", number: true, hint: "The smallest slowdown that this test detects with 95 % power", compare: (a, b) => (b.detectable ?? -1) - (a.detectable ?? -1) },
-  { name: "history", title: "Last 30 sessions", compare: (a, b) => b.recent.sessions - a.recent.sessions },
+  { name: "outcome", title: "outcome", compare: (a, b) => a.index - b.index },
+  { name: "test", title: "workload, topology", compare: (a, b) => textOrder(a.name + a.topology + a.test, b.name + b.topology + b.test) },
+  { name: "rate", number: true, compare: (a, b) => (b.rate ?? -1) - (a.rate ?? -1) },
+  { name: "change", title: "change", compare: (a, b) => (a.change ?? Infinity) - (b.change ?? Infinity) || a.index - b.index },
+  { name: "since", title: "since", compare: (a, b) => textOrder(b.since ? b.since.time : "", a.since ? a.since.time : "") },
+  { name: "detectable", title: "detectable", number: true, hint: "The smallest slowdown that this test detects with 95 % power", compare: (a, b) => (b.detectable ?? -1) - (a.detectable ?? -1) },
+  { name: "history", title: "last 30 sessions", compare: (a, b) => b.recent.sessions - a.recent.sessions },
 ];
 
 class TestTable {
@@ -26,6 +26,8 @@ class TestTable {
     this.rows = new Map();
     this.body = document.querySelector("#table tbody");
     this.span = barSpan(facts.tests);
+    const units = new Set(facts.tests.map((test) => test.unit + "/s"));
+    this.rateTitle = units.size === 1 ? [...units][0] : "rate"; // as in the terminal's table
     this.showsMachine = new Set(facts.tests.map((test) => test.machine)).size > 1;
     for (const test of facts.tests) {
       test.text = [test.name, test.test, test.workload, test.machine, test.topology, test.outcome].join(" ").toLowerCase();
@@ -37,7 +39,7 @@ class TestTable {
 
   makeHead() {
     const head = el("tr", {}, COLUMNS.map((column) => {
-      const button = el("button", { type: "button", title: column.hint || false }, column.title);
+      const button = el("button", { type: "button", title: column.hint || false }, column.name === "rate" ? this.rateTitle : column.title);
       button.addEventListener("click", () => {
         this.sort = { column, reversed: this.sort.column === column && !this.sort.reversed };
         this.update();
@@ -96,7 +98,7 @@ class TestTable {
     const row = el("tr", { id: "test-" + test.index, class: "test " + test.outcome },
       el("td", { class: "outcome" }, el("span", { class: "pill " + test.outcome + " " + test.kind }, WORDS[test.outcome] || test.outcome), test.kind ? el("span", { class: "kind" }, test.kind) : null),
       el("td", { class: "name" }, toggle, el("span", { class: "id", title: test.test }, this.showsMachine ? test.machine + " · " : "", test.test.replace(/^[^:[]*\//, ""))),
-      el("td", { class: "number rate" }, rate(test.rate), " ", el("span", { class: "unit" }, test.unit + "/s")),
+      el("td", { class: "number rate" + (this.rateTitle === "rate" ? "" : " of-heading") }, rate(test.rate), " ", el("span", { class: "unit" }, test.unit + "/s")),
       el("td", { class: "change" }, withTip(el("span", { class: "measure" }, el("span", { class: "figure" }, change(test.change)), changeBar(test, this.span)), () => (test.change === null ? test.story : changeText(test)))),
       el("td", { class: "since" }, test.since ? [day(test.since.time), " ", el("span", { class: "quiet" }, test.since.sessions === 1 ? "new" : plural(test.since.sessions, "session"))] : ""),
       el("td", { class: "number detectable" }, percent(test.detectable)),

@@ -68,7 +68,7 @@ function openTest(box, test, facts) {
     for (const what of Object.keys(TELEMETRY)) {
       if (!known.has(what)) continue;
       const devices = devicesWith(shown, what);
-      time.append(el("h4", {}, TELEMETRY[what][0], devices.length > 1 ? devices.map((device, d) => [" ", el("span", { class: "device", style: `color:${deviceColour(d, devices.length)}` }, device)]) : null));
+      time.append(el("h4", {}, TELEMETRY[what][0], devices.length > 1 ? devices.map((device, d) => [" ", el("span", { class: "device", style: `--hue:${deviceHue(d, devices.length)}` }, device)]) : null));
       plot(time, (target) => telemetryChart(target, what, shown, starts, total, sync));
     }
     box.append(time);
