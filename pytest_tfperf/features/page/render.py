@@ -14,9 +14,10 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.past import moment
+from pytest_tfperf.core.verdict import MEANINGS
 from pytest_tfperf.features.page.curves import day
 from pytest_tfperf.lines import shortened
-from pytest_tfperf.reports.numbers import change, duration, rate
+from pytest_tfperf.reports.numbers import change, duration
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -128,10 +129,10 @@ def _template() -> Template:
         "clock": _clock,
         "duration": duration,
         "change": change,
-        "rate": rate,
         "ratio": "{:.3f}".format,
         "commit": _commit,
     }
+    environment.globals["meanings"] = MEANINGS
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.from_string(_asset("page.html.j2"))
 
