@@ -2,8 +2,8 @@
 
     python -m tools.install_check dist
 
-Nothing there knows this checkout. Each runs the README's commands in an empty folder. A Python that is not to be had is
-named and left out; all else has to work.
+Nothing there knows this checkout. Each runs commands of the first pages in an empty folder. A Python that is not to be
+had is named and left out; all else has to work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
-README = (ROOT / "README.md").read_text()
+FIRST_PAGES = "".join((ROOT / name).read_text() for name in ("README.md", "docs/install.md", "docs/tutorial.md"))
 PINNED = ("--constraint", str(ROOT / "constraints.txt"))
 LOWEST = ("--constraint", str(ROOT / "constraints-lowest.txt"))
 QUICK_TESTS = ("tests/core", "tests/judging", "tests/console")  # of the sdist: `make test` runs all of the checkout's
@@ -58,13 +58,13 @@ class Place:
     folder: Path
 
     def run(self, command: str, status: tuple[int, ...] = (0,), says: str = "") -> str:
-        """Run a command of the README in the folder.
+        """Run a command of the first pages in the folder.
 
         Raises:
-            Failed: the README does not have it, it ends with another status, or it does not say this in a line.
+            Failed: no page has it, it ends with another status, or it does not say this in a line.
         """
-        if f"$ {command} " not in README.replace("\n", " "):
-            raise Failed(f"README.md has no `{command}`")
+        if f"$ {command} " not in FIRST_PAGES.replace("\n", " "):
+            raise Failed(f"neither README.md nor docs/install.md nor docs/tutorial.md has `{command}`")
         return _run(*command.split(), cwd=self.folder, path=self.bin, status=status, says=says)
 
 
