@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.core.figure import BUILT_IN, Figure
-from pytest_tfperf.core.verdict import MEANINGS, Outcome, Verdict
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.measurement_table import measurement_rows
 from pytest_tfperf.reports.numbers import change
@@ -127,7 +127,7 @@ def test_the_legend_unfolds_the_meaning_of_the_outcomes_that_the_session_has(ope
     shown.click("details.legend summary")
     text = words.inner_text()
     assert (before, text.split()[0], "INCONCLUSIVE" in text) == (False, "REGRESSED", False)
-    assert MEANINGS[Outcome.REGRESSED].replace("`", "") in text
+    assert Outcome.REGRESSED.meaning.replace("`", "") in text
 
 
 def test_a_report_without_changes_has_no_legend_of_them(open_page: Open, tmp_path: Path) -> None:
