@@ -10,12 +10,13 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 
 from pytest_tfperf import features
 from pytest_tfperf.cli import history
 from pytest_tfperf.console import output, session_settings
-from pytest_tfperf.console.arguments import add_command, unread
+from pytest_tfperf.console.arguments import Group, add_command, status_lines, unread, wrapped
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.topology import Gpu, Topology
 from pytest_tfperf.errors import DOCS, TfperfError
@@ -33,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parsed, unknown = parser().parse_known_args(arguments)
         if unknown:  # parse_args would print the usage of `tfperf` itself, without the options of the command
-            parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+            near = get_close_matches(unknown[0].partition("=")[0], parsed.parser._option_string_actions, n=1)
+            meant = f". Did you mean {near[0]!r}?" if near else ""
+            parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
     except SystemExit as ended:  # argparse has printed the error, or the help
         return EXIT_USAGE if ended.code else EXIT_GREEN
     except TfperfError as error:  # of pytest's ini file, which has defaults
@@ -75,18 +78,21 @@ def _guarded(parsed: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of `tfperf`, with all commands."""
+    about = (
+        "pytest runs the tests that gate training speed. These commands prepare such tests and their machine, and "
+        "explain, compare and report what was measured."
+    )
     top: argparse.ArgumentParser = output.Parser(
         prog="tfperf",
-        description="The parts of pytest-tfperf that need no pytest session.",
-        epilog=f"`tfperf COMMAND --help` has examples and the exit statuses. The documentation: {DOCS}",
+        description=wrapped(about),
+        epilog="\n".join(("exit status of every command:", *status_lines(), "", f"Documentation: {DOCS}")),
+        add_help=False,  # its options come below the commands
     )
-    top.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     topology = add_command(
         commands,
-        "topology",
         _topology,
-        "show GPUs, the links between them, and the host",
+        "topology: show GPUs, the links between them, and the host",
         examples=("tfperf topology", "tfperf topology --json > machine.json"),
     )
     topology.add_argument("--json", action="store_true", help="as JSON, to keep as a snapshot")
@@ -96,6 +102,13 @@ def parser() -> argparse.ArgumentParser:
             command.add_to(commands)
         if hasattr(command, "add_to_history"):
             command.add_to_history(actions)
+    top._positionals._group_actions.remove(commands)  # its commands are listed in groups
+    for group in Group:
+        listed = [row for row in commands._choices_actions if commands.choices[row.dest].get_default("group") is group]
+        top.add_argument_group(group)._group_actions += sorted(listed, key=lambda row: row.dest)
+    options = top.add_argument_group("options")
+    options.add_argument("-h", "--help", action="help", help="show this; after a COMMAND its options and examples")
+    options.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}", help="show the version")
     return top
 
 

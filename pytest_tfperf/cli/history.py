@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.console.arguments import (
     Commands,
+    Group,
     add_command,
     history_filters,
     history_place,
@@ -39,9 +40,9 @@ def add_to(commands: Commands) -> Commands:
     """Add the command; returns the subparsers to which features add its actions."""
     history = add_command(
         commands,
-        "history",
         _run,
-        "show or export what was measured",
+        "history: show or export what was measured",
+        group=Group.EVERY_DAY,
         examples=(
             "tfperf history",
             "tfperf history --machine=dgx1-p100 --since=30d",
@@ -55,9 +56,7 @@ def add_to(commands: Commands) -> Commands:
     action.add_argument("--csv", action="store_true", help="print every measurement as CSV")
     action.add_argument("--json", action="store_true", help="print every measurement as JSON, with the fields of --csv")
     action.add_argument(
-        "--export",
-        action="store_true",
-        help="write whole measurements as JSON, for `tfperf replay` and `import`",
+        "--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay` and `import`"
     )
     history.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the export to FILE, not to stdout")
     actions: Commands = history.add_subparsers(metavar="ACTION")
@@ -125,9 +124,7 @@ _COLUMNS = Columns(
 
 
 def by_workload(
-    results: Iterable[Value],
-    width: int | None = None,
-    figures_of: Callable[[Value], Iterable[Value]] = lambda _: (),
+    results: Iterable[Value], width: int | None = None, figures_of: Callable[[Value], Iterable[Value]] = lambda _: ()
 ) -> list[str]:
     """A table with a line for each machine, workload and topology.
 

@@ -1,18 +1,21 @@
-"""Shared by the commands' parsers: help, exit statuses, and the options for folders, histories and their filters."""
+"""Shared by the commands' parsers: their help, and the options for folders, histories and their filters."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import shutil
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pytest_tfperf.console.measured_test import filtered_test
 from pytest_tfperf.console.session_settings import folder_setting
-from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
+from pytest_tfperf.core.exit_status import OF_COMMANDS
 from pytest_tfperf.core.history_url import is_folder
 from pytest_tfperf.core.setting import Setting, variable
 from pytest_tfperf.core.settings import Settings
@@ -26,39 +29,54 @@ T = TypeVar("T")
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """The result of `add_subparsers`, to which commands are added."""
 
-STATUSES: Final = {
-    EXIT_GREEN: "done",
-    EXIT_INTERNAL: "a fault of pytest-tfperf itself",
-    EXIT_USAGE: "an option, a file or a name is wrong",
-    EXIT_NOT_MEASURED: "no memory, no space or no permission",
-}
-"""The exit statuses of every command."""
+
+class Group(StrEnum):
+    """The groups in which `tfperf --help` lists commands; the values are their headings, in this order."""
+
+    START = "start"
+    EVERY_DAY = "every day"
+    CHANGE = "about a change"
+    MORE = "more"
 
 
 def add_command(
     commands: Commands,
-    name: str,
     run: Callable[[argparse.Namespace], int] | None,
-    what: str,
+    text: str,
     *,
+    group: Group = Group.MORE,
     examples: Sequence[str],
-    statuses: Mapping[int, str] = STATUSES,
+    statuses: Mapping[int, str] | None = None,
     parents: Sequence[argparse.ArgumentParser] = (),
 ) -> argparse.ArgumentParser:
-    """Add a command with its help; `run` is None for a command that only has subcommands."""
+    """Add a command.
+
+    `run` is None for a command that only has actions. The text is its name, a colon, and its help, of which lists of
+    commands show the first sentence. `statuses` are those that have a meaning of its own.
+    """
+    name, _, what = text.partition(": ")
     lines = ["examples:", *(f"  {example}" for example in examples)]
-    lines += ["", "exit status:", *(f"  {status}  {text}" for status, text in sorted(statuses.items()))]
+    if statuses:
+        lines += ["", "exit status (others: tfperf --help):", *status_lines(statuses)]
     parser = commands.add_parser(
         name,
-        help=what,
-        description=f"{what[0].upper()}{what[1:]}.",
+        help=what.partition(". ")[0],
+        description=wrapped(f"{what[0].upper()}{what[1:]}."),
         epilog="\n".join(lines),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=list(parents),
     )
-    if run is not None:
-        parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run, parser=parser, group=group)
     return parser
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Wrap a paragraph to the terminal's width; the lines below its first are indented."""
+    return textwrap.fill(text, shutil.get_terminal_size().columns - 2, subsequent_indent=indent)
+
+
+def status_lines(statuses: Mapping[int, str] = OF_COMMANDS) -> list[str]:
+    """The lines of a help that list exit statuses; by default those of every command."""
+    return [wrapped(f"  {status}  {text}", " " * 5) for status, text in sorted(statuses.items())]
 
 
 def folder(setting: Setting[Path], what: str) -> argparse.ArgumentParser:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn, TextIO
 
+from pytest_tfperf.errors import one_of
 from pytest_tfperf.lines import Line, csv_cell, one_line, printable, rendered, short_lines
 from pytest_tfperf.reports.numbers import duration
 
@@ -34,6 +35,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         argparse.ArgumentParser.__init__(self, *args, **options)
+        self.formatter_class = argparse.RawDescriptionHelpFormatter  # examples are lines of their own
         self.color = False  # Python 3.14's colours would be shown as escapes
 
     def error(self, message: str) -> NoReturn:
@@ -47,6 +49,12 @@ class Parser(argparse.ArgumentParser):
         if action.option_strings and action.nargs is None and arg_strings == ["--"]:
             raise argparse.ArgumentError(action, "expected one argument")  # Python 3.11 would give an empty list
         return argparse.ArgumentParser._get_values(self, action, arg_strings)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            is_command = action.nargs == argparse.PARSER
+            kind = str(action.metavar).lower() if is_command else "value"
+            raise argparse.ArgumentError(None if is_command else action, one_of(kind, value, action.choices))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse prints help, version and errors by this method.

@@ -77,9 +77,7 @@ def shards(data_dir: str, of: DataSet) -> tuple[str, ...]:
     """
     if not data_dir:
         raise NoData(
-            f"this input pipeline reads {of.what}, and no data set was named",
-            *of.expected,
-            next_step=of.how_to_get_one,
+            f"this input pipeline reads {of.what}, and no data set was named", *of.expected, next_step=of.how_to_get_one
         )
     folder = Path(data_dir)
     if not folder.is_dir():

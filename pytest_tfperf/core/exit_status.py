@@ -1,22 +1,15 @@
-"""The exit status of a session and of a command."""
+"""The exit status of a session and of a command; 1 to 4 are pytest's own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 EXIT_GREEN: Final = 0
 EXIT_REGRESSED: Final = 1
-"""pytest's own status for failed tests."""
-
 EXIT_INTERRUPTED: Final = 2
-"""pytest's own status for Ctrl-C."""
-
 EXIT_INTERNAL: Final = 3
-"""pytest's own status for a fault of the program itself."""
-
 EXIT_USAGE: Final = 4
-"""pytest's own status for a wrong command line."""
-
 EXIT_NOT_MEASURED: Final = 6
 """Nothing regressed as far as is known, but something could not be measured.
 
@@ -28,3 +21,13 @@ EXIT_MACHINE: Final = 7
 
 EXIT_UNFIT: Final = 8
 """`tfperf doctor`: a measurement on this machine would be discarded, lost or wrong."""
+
+OF_COMMANDS: Final[Mapping[int, str]] = {
+    EXIT_GREEN: "done, and nothing is slower",
+    EXIT_REGRESSED: "a regression, or what the command's own help says",
+    EXIT_INTERRUPTED: "interrupted",
+    EXIT_INTERNAL: "a fault of pytest-tfperf itself",
+    EXIT_USAGE: "an option, a file or a name is wrong",
+    EXIT_NOT_MEASURED: "something was not measured; or no memory, space or permission",
+}
+"""The exit statuses of every command of `tfperf`; a command adds what one means for it alone."""

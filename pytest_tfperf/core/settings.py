@@ -107,11 +107,7 @@ class Settings:
         metavar="DIR",
     )
     owner: ClassVar[Setting[str]] = Setting(
-        default="",
-        parse=str,
-        help="run only the tests of this owner",
-        metavar="NAME",
-        of_one_session=True,
+        default="", parse=str, help="run only the tests of this owner", metavar="NAME", of_one_session=True
     )
     require_baseline: ClassVar[Setting[bool]] = Setting(
         default=False,
@@ -130,10 +126,7 @@ class Settings:
         parse=parse.flag,
         help="run one window of each test and judge nothing, to see whether all tests start",
         of_one_session=True,
-        excludes={
-            "update_baselines": "one window is no baseline",
-            "require_baseline": "a smoke run judges nothing",
-        },
+        excludes={"update_baselines": "one window is no baseline", "require_baseline": "a smoke run judges nothing"},
     )
     worker: ClassVar[Setting[WorkerStart]] = Setting(
         default=WorkerStart.FORK,
@@ -202,12 +195,7 @@ class Settings:
         is_option=False,
     )
 
-    def plan(
-        self,
-        steps: int | None = None,
-        warmup_steps: int | None = None,
-        also: tuple[Figure, ...] = (),
-    ) -> Plan:
+    def plan(self, steps: int | None = None, warmup_steps: int | None = None, also: tuple[Figure, ...] = ()) -> Plan:
         """Return the extent of a run; None where a test gives no steps of its own.
 
         A slow model is timed for half a minute and not for all steps, unless a test asks for its steps, or for a figure

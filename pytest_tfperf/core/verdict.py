@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum, auto
@@ -89,6 +89,26 @@ class Outcome(StrEnum):
     NO_BASELINE = "NO_BASELINE"
     INVALID = "INVALID"
 
+    @property
+    def meaning(self) -> str:
+        """Its meaning, and what to do; docs/reading-results.md has the same words."""
+        return _MEANINGS[self]
+
+
+_MEANINGS: Final[Mapping[Outcome, str]] = {
+    Outcome.PASS: "Not slower than accepted. Nothing to do.",
+    Outcome.IMPROVED: "Faster than the baseline by more than the tolerance. "
+    "Record the gain with `tfperf baselines accept`, or a later loss of it goes unnoticed.",
+    Outcome.REGRESSED: "Slower than accepted, and confirmed in fresh runs. "
+    "Start with the message's lines `environment` and `slower`; fix, acknowledge or accept it.",
+    Outcome.INCONCLUSIVE: "It looks slower and is not proven. "
+    "Measure again on a quieter machine, or raise the tolerance.",
+    Outcome.TOO_NOISY: "The machine is too noisy: even a 25 % slowdown could go unnoticed. "
+    "Measure on a quieter machine, and record the baseline there.",
+    Outcome.NO_BASELINE: "There is nothing to judge against. Record one with `--update-baselines`.",
+    Outcome.INVALID: "The numbers are not valid, such as those of a diverged run. "
+    "The message names the cause: fix the program or the test.",
+}
 
 WORST_FIRST: Final = (
     Outcome.REGRESSED,

@@ -19,16 +19,14 @@ def add_to(commands: Commands) -> None:
     """Add both commands."""
     images = add_command(
         commands,
-        "make-imagenet",
         lambda given: _make("imagenet", given.folder, given.images, given.shards, given.seed),
-        "write a small data set of real photographs, of ImageNet's schema",
+        "make-imagenet: write a small data set of photographs, with ImageNet's schema",
         examples=("tfperf make-imagenet data", "tfperf make-imagenet data --images 2048 --shards 16"),
     )
     texts = add_command(
         commands,
-        "make-tokens",
         lambda given: _make("tokens", given.folder, given.texts, given.shards, given.seed),
-        "write a small data set of token ids, with the features of BERT's classifier",
+        "make-tokens: write a small data set of token ids for BERT's classifier",
         examples=("tfperf make-tokens data", "tfperf make-tokens data --texts 100000 --shards 16"),
     )
     images.add_argument("folder", type=Path, metavar="DIR", help="the folder to write to; it may hold texts already")

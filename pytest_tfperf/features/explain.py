@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Final
 
-from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history, session_id
+from pytest_tfperf.console.arguments import Commands, Group, add_command, history_place, open_history, session_id
 from pytest_tfperf.console.measured_test import is_part, names_of, wanted_test
 from pytest_tfperf.console.output import show, width
 from pytest_tfperf.core.baseline import Baseline
@@ -35,9 +35,9 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     command = add_command(
         commands,
-        "explain",
         _run,
-        "explain a test's verdict: its threshold, its noise, and what more runs would tell",
+        "explain: explain a test's outcome, and what to do. It shows the threshold, and what more runs would tell",
+        group=Group.EVERY_DAY,
         examples=(
             "tfperf explain test_resnet50",
             'tfperf explain "perf_tests/test_a.py::test_resnet50[8]" --session 20261122-144825-c8d7f4',
@@ -101,6 +101,8 @@ def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequ
         yield ("It was measured and not judged.",)
         return
     yield (f"The throughput: {verdict.outcome}: {verdict.why}." if figures else f"{outcome(m)}: {verdict.why}.",)
+    if m.outcome is not None and m.is_decided:
+        yield _section(f"What does {m.outcome} mean?", [m.outcome.meaning])
     if facts := list(_labelled([*throughput_lines(m, verdict), *environment_lines(m)])):
         yield _section("What was measured, and held against what?", facts)
     row, decision = verdict.baseline, verdict.decision
@@ -158,12 +160,8 @@ def _steps(verdict: Verdict, d: Decision, *, has_figures: bool) -> Iterator[str]
         yield f"{first} The test fails from {percent(d.threshold)}, and no further run could be taken."
     else:
         yield f"{first} {_suspicion(d)} So one run was enough."
-    if verdict.outcome is Outcome.IMPROVED:
-        text = "It is faster by more than the tolerance and noise explain."
-        if (verdict.change or 0.0) > 0:
-            yield f"{text} Record it, if it is to stay."
-        else:
-            yield f"{text} That is relative to the common drift: it is slower than its baseline, so do not record it."
+    if verdict.outcome is Outcome.IMPROVED and (verdict.change or 0.0) <= 0:
+        yield "It is faster relative to the common drift alone: it is slower than its baseline, so do not record it."
 
 
 def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
@@ -225,8 +223,6 @@ def _threshold(verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
         session = f"one session of {verdict.tests} tests" if verdict.tests > 1 else "one session"
         fails = verdict.if_slower is Consequence.FAILS
         yield f"At this threshold noise alone {f'fails {session} in 100' if fails else f'makes {session} in 100 warn'}."
-    if verdict.outcome is Outcome.TOO_NOISY:
-        yield "So a slowdown by a quarter would pass. It is TOO_NOISY, because a pass would say nothing."
     yield from _standard_deviations(verdict, row, d)
 
 

@@ -96,18 +96,27 @@ def read_settings(config: pytest.Config) -> Settings:
 
 def add_options(parser: pytest.Parser) -> None:
     """Register every option and ini value, in one group."""
-    group = parser.getgroup("tfperf", "performance gate for TensorFlow (pytest-tfperf)")
+    group = parser.getgroup("tfperf", "pytest-tfperf: fail tests whose training program became slower than accepted")
     _add_recording_options(group)
+    shown = getattr(parser, "_inidict", {})  # has no public name
     for setting in (*OF_THE_SPINE, *settings_of_features()):
         default = "" if setting.default in ("", None, ()) else f" (default: {setting.default})"
-        if not setting.is_option:
-            parser.addini(f"tfperf_{setting.name}", help=setting.help + default, default=None)
+        name, is_option = f"tfperf_{setting.name}", setting.is_option
+        text = f"default of {setting.spelled}" if is_option else setting.help + default
+        parser.addini(name, text, default=None)
+        shown[name] = text, _shown_type(setting.default), None
+        if not is_option:
             continue
-        parser.addini(f"tfperf_{setting.name}", help=f"default of {setting.spelled}", default=None)
         is_flag = setting.parse is parse.flag
         form = {"action": "store_true", "default": None} if is_flag else {"metavar": setting.metavar}
         text = setting.help + (default if setting.default else "")
-        group.addoption(setting.spelled, dest=f"tfperf_{setting.name}", help=text, **form)
+        group.addoption(setting.spelled, dest=name, help=text, **form)
+
+
+def _shown_type(default: object) -> Any:
+    """pytest's type of a text, because each value may be `none`; `pytest --help` shows the type of the default."""
+    name = {bool: "bool", int: "int", float: "float", tuple: "linelist"}.get(type(default), "string")
+    return type("ShownType", (str,), {"__format__": lambda *_: name})("string")
 
 
 def take_short_option(parser: pytest.Parser, words: list[str]) -> None:
@@ -179,7 +188,7 @@ def _given(config: pytest.Config, setting: Setting[Any]) -> RawSetting | None:
         return RawSetting(setting, Origin.VARIABLE, value)
     try:
         value = config.getini(f"tfperf_{name}")
-    except TypeError:  # pytest 9 reads numbers and booleans of pytest.toml and [tool.pytest] as such
+    except (TypeError, pytest.UsageError):  # pytest 9 reads a number or a boolean of pytest.toml as such
         raise TfperfError(
             f"{config.inipath}: tfperf_{name} is no text", next_step=f'Write its value in quotes: tfperf_{name} = "..."'
         ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -165,13 +166,57 @@ def test_a_folder_whose_name_is_too_long_is_a_clear_error(log: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_each_command_has_examples_and_exit_statuses(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_help_of_each_command_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*command.split(), "--help"]) == GREEN
-    _, _, end = capsys.readouterr().out.partition("\nexamples:\n")
-    assert f"tfperf {command}" in end
-    assert "exit status:\n  0  " in end
+    assert f"\nexamples:\n  tfperf {command}" in capsys.readouterr().out.replace("TFPERF_COMMENT=", "")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_commands_are_listed_in_groups_within_the_width_of_the_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert cli.main(["--help"]) == GREEN
+    said = capsys.readouterr().out.partition("\nDocumentation: ")[0]
+    sections = {name: lines for name, _, lines in (part.partition(":\n") for part in said.split("\n\n"))}
+    listed = {name: re.findall(r"^  ([\w-]+)", lines, re.MULTILINE) for name, lines in sections.items()}
+    assert listed["start"] == ["doctor", "init", "read", "trial"]
+    assert listed["every day"] == ["ack", "baselines", "explain", "history", "report"]
+    assert listed["about a change"] == ["bisect", "comment", "compare", "notify"]
+    assert listed["more"] == ["make-imagenet", "make-tokens", "reference", "replay", "topology"]
+    assert max(map(len, said.splitlines())) < columns
+
+
+def test_a_command_s_help_has_only_the_exit_statuses_with_a_meaning_of_their_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cli.main(["doctor", "--help"])
+    said = capsys.readouterr().out
+    assert re.findall(r"^  (\d)  ", said.partition("\nexit status (others: tfperf --help):\n")[2], re.MULTILINE) == [
+        "0",
+        "8",
+    ]
+    cli.main(["topology", "--help"])
+    assert "exit status" not in capsys.readouterr().out
+    cli.main(["--help"])
+    said = capsys.readouterr().out.partition("\nexit status of every command:\n")[2]
+    assert re.findall(r"^  (\d)  ", said, re.MULTILINE) == ["0", "1", "2", "3", "4", "6"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("exlpain", "unknown command 'exlpain'. Did you mean 'explain'? Known: ack, "),
+        ("history chnages", "unknown action 'chnages'. Did you mean 'changes'? Known: "),
+        ("explain --sesion", "unrecognized arguments: --sesion. Did you mean '--session'?"),
+        ("init --ci=gihtub", "argument --ci: unknown value 'gihtub'. Did you mean 'github'? Known: "),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_nearest(
+    typed: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*typed.split(), "test_a"] if typed.startswith("explain") else typed.split()) == USAGE
+    assert f"error: {said}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["topology", "replay a.log", "reference list"])

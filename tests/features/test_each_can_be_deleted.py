@@ -110,7 +110,7 @@ def test_a_check_passes_and_the_commands_of_the_others_are_listed(sessions: list
     said, deleted = sessions[number], DELETED[number]
     assert "2 passed" in said, (deleted, said)
     assert said.endswith("exit status 0\n")
-    assert [f"\n    {command} " in said for command in ("doctor", "replay")] == [
+    assert [f"\n  {command} " in said for command in ("doctor", "replay")] == [
         command not in deleted for command in ("doctor", "replay")
     ]
 

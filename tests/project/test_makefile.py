@@ -103,6 +103,13 @@ def test_on_arm_make_installs_no_cuda_beside_a_tensorflow_for_cpus(tmp_path: Pat
     assert "make: measuring the CPU" in asked(tmp_path, "perf", "GPU=0", "MACHINE=aarch64")
 
 
+def test_a_pip_that_may_be_too_old_for_groups_is_replaced_first(tmp_path: Path) -> None:
+    """Python 3.11's venv brings pip 23, which does not know --group."""
+    lines = asked(tmp_path, "lint", "UV=").splitlines()
+    assert any(re.search(r"pip install .*-c constraints\.txt pip && .* --group dev$", line) for line in lines)
+    assert "constraints.txt pip &&" not in asked(tmp_path, "lint", "UV=uv")
+
+
 def test_the_quick_selection_is_at_most_six_tests_of_the_suite(tmp_path: Path) -> None:
     found = re.search(r'-k "([^"]+)"', selection_of(tmp_path))
     assert found is not None

@@ -314,3 +314,18 @@ def test_settings_as_text_have_no_password(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("TFPERF_HISTORY_URL", "postgresql://me:secret@db/speed")
     settings = asked()
     assert (str(settings.values["history_url"]), "secret" in repr(settings)) == ("postgresql://db/speed", False)
+
+
+def test_the_help_of_pytest_says_what_the_plugin_is_for_and_shows_the_types_of_its_ini_values(
+    pytester: pytest.Pytester,
+) -> None:
+    said = pytester.runpytest_inprocess("--help").stdout.str()
+    assert "\npytest-tfperf: fail tests whose training program became slower than accepted:\n" in said
+    shown = ("strict (bool)", "owners (linelist)", "tolerance (float)", "steps (int)", "machine (string)")
+    assert [name for name in shown if f"\n  tfperf_{name}:" not in said] == []
+
+
+@pytest.mark.parametrize("text", ["yes", "none", "on"])
+def test_a_flag_of_the_ini_file_is_read_as_a_text(pytester: pytest.Pytester, text: str) -> None:
+    pytester.makeini(f"[pytest]\ntfperf_strict = {text}\n")
+    assert read_settings(pytester.parseconfig()).strict is (text != "none")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.console.arguments import (
     Commands,
+    Group,
     add_command,
     folder,
     history_place,
@@ -45,9 +46,9 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     command = add_command(
         commands,
-        "ack",
         _run,
-        "acknowledge a loss until a date: it is measured and shown, and fails nothing unless it gets worse",
+        "ack: silence a known loss until a date. It is measured and shown, and fails nothing unless it gets worse",
+        group=Group.EVERY_DAY,
         examples=(
             'tfperf ack test_resnet50 --until 2027-01-15 --why "cuDNN 9.12, upstream bug 123"',
             'tfperf ack test_bert --figure peak_memory --until 2027-01-15 --why "larger batch, until the cards come"',

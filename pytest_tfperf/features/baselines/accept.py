@@ -267,7 +267,7 @@ def _refusal(change: Change, old: Baseline | None, acknowledged: Collection[Ackn
     if not change.is_gain and verdict.outcome not in CONFIRMED:
         return f"is {verdict.outcome or 'not judged'} in {session}: no change is confirmed", f"Measure it: {take}"
     if any(loss.is_of(m.machine, m.test, m.key) and loss.figure == name for loss in acknowledged):
-        return "has a loss that is acknowledged, to be mended", f"If it stays: tfperf ack --remove {quote(m.test)}"
+        return "has an acknowledged loss, which is to be fixed", f"If it stays: tfperf ack --remove {quote(m.test)}"
     if old is None:
         return f"has no measured row in {m.machine}.csv, of the machine that measured it in {session}", record
     if verdict.baseline is None or (verdict.baseline.value, verdict.baseline.date) != (old.value, old.date):

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.console.arguments import (
-    STATUSES,
     Commands,
+    Group,
     add_command,
     date_or_age,
     folder,
@@ -49,18 +49,17 @@ def add_to(commands: Commands) -> None:
     """Add the command and its own commands."""
     baselines = add_command(
         commands,
-        "baselines",
         None,
-        "accept measured changes as baselines, find those that are out of date, and merge those of two branches",
+        "baselines: accept changes as baselines, find old rows, merge branches",
+        group=Group.EVERY_DAY,
         examples=("tfperf baselines accept test_resnet50", "tfperf baselines stale"),
     )
     actions = baselines.add_subparsers(required=True, metavar="ACTION")
     where = folder(Settings.baselines, "folder of the baselines")
     stale = add_command(
         actions,
-        "stale",
         _stale,
-        "show each machine's rows in a line, and measured rows that may be out of date",
+        "stale: show each machine's rows in a line, and measured rows that may be out of date",
         examples=("tfperf baselines stale", "tfperf baselines stale --older-than=180d --sessions=10"),
         parents=[where, history_place()],
     )
@@ -78,15 +77,14 @@ def add_to(commands: Commands) -> None:
     )
     accept = add_command(
         actions,
-        "accept",
         _accept,
-        "make what a session has measured the baselines of its tests, without a new run",
+        "accept: make what a session has measured the baselines of its tests, without a new run",
         examples=(
             "tfperf baselines accept test_resnet50",
             "tfperf baselines accept --all-failed --from result.json",
             "tfperf baselines accept --gains --dry-run",
         ),
-        statuses={**STATUSES, EXIT_NOT_MEASURED: "rows were refused, or no space or no permission"},
+        statuses={EXIT_NOT_MEASURED: "rows were refused"},
         parents=[where, history_place()],
     )
     accept.add_argument("tests", nargs="*", metavar="TEST", help="node ids or workloads' names, or parts of them")
@@ -111,9 +109,8 @@ def add_to(commands: Commands) -> None:
     accept.add_argument("--dry-run", action="store_true", help="show the rows, and write nothing")
     add_command(
         actions,
-        "merge",
         _merge,
-        "finish git's merge, rebase or cherry-pick of files that both sides recorded: the newer row of each is kept",
+        "merge: finish git's merge or rebase of files that both sides recorded. The newer row of each is kept",
         examples=("git merge main; tfperf baselines merge && git commit",),
         parents=[where],
     )

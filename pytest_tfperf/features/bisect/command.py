@@ -7,7 +7,7 @@ import shutil
 from contextlib import ExitStack
 from pathlib import Path
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, folder
+from pytest_tfperf.console.arguments import Commands, Group, add_command, checked, folder
 from pytest_tfperf.console.measured_test import named, wanted_test
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.pytest_process import explained_interrupt
@@ -19,27 +19,24 @@ from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.numbers import counted
 
-_STATUSES = {
-    **STATUSES,
-    EXIT_GREEN: "the change was found",
-    EXIT_REGRESSED: "no change was found: bad is not slower than good",
-    EXIT_NOT_MEASURED: "it could not be told: too much can't be measured, or the last comparison did not confirm it",
-}
-
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
     bisect = add_command(
         commands,
-        "bisect",
         _run,
-        "find the commit, or the package, that made a test slower",
+        "bisect: find the commit, or the package, that made a test slower",
+        group=Group.CHANGE,
         examples=(
             'tfperf bisect "perf_tests/test_speed.py::test_training_speed" --good v1.4',
             'tfperf bisect "perf_tests/test_speed.py::test_training_speed"    # good: from the history or the baseline',
             'tfperf bisect "perf_tests/test_speed.py::test_training_speed" --packages old.lock.txt new.lock.txt',
         ),
-        statuses=_STATUSES,
+        statuses={
+            EXIT_GREEN: "the change was found",
+            EXIT_REGRESSED: "no change was found: bad is not slower than good",
+            EXIT_NOT_MEASURED: "too much could not be measured, or the last comparison did not confirm the change",
+        },
         parents=[
             folder(Settings.dir, "where the search, its checkouts and environments lie"),
             folder(Settings.baselines, "folder of the baselines"),

@@ -34,9 +34,8 @@ def add_to_history(actions: Commands) -> None:
     """Add the action."""
     changes = add_command(
         actions,
-        "changes",
         _run,
-        "list lasting changes: steps and slow declines of tests, their figures, and machines",
+        "changes: list lasting changes: steps and slow declines of tests, their figures, and machines",
         examples=(
             "tfperf history changes",
             "tfperf history changes --machine=dgx1-p100 --since=30d",

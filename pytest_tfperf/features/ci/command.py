@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from pytest_tfperf.console.arguments import Commands, add_command
+from pytest_tfperf.console.arguments import Commands, Group, add_command
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError, worded
@@ -17,9 +17,9 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     comment = add_command(
         commands,
-        "comment",
         _run,
-        "write a session's comment on the pull request of this CI job, or edit the one that is there",
+        "comment: write a session's comment on the pull request of this CI job. A comment that is there is edited",
+        group=Group.CHANGE,
         examples=(
             "TFPERF_COMMENT=comment.md pytest perf_tests --tfperf-base=origin/main",
             "tfperf comment comment.md",

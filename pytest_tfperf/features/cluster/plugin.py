@@ -153,11 +153,7 @@ def nodes(settings: Settings) -> Nodes | None:
     if listen.key_file is not None:
         listen = replace(listen, key_file=settings.root / listen.key_file)
     return ClusterNodes(
-        engine,
-        named=settings.of(LAUNCHER),
-        listen=listen,
-        folder=settings.dir,
-        silence_seconds=settings.timeout,
+        engine, named=settings.of(LAUNCHER), listen=listen, folder=settings.dir, silence_seconds=settings.timeout
     )
 
 

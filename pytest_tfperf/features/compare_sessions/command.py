@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.console.arguments import (
     LATEST,
-    STATUSES,
     Commands,
+    Group,
     add_command,
     checked,
     folder,
@@ -46,27 +46,25 @@ from pytest_tfperf.stores import baseline_file, measurement_file
 if TYPE_CHECKING:
     from pytest_tfperf.core.baseline import Baseline
 
-_STATUSES = STATUSES | {
-    EXIT_GREEN: "compared, whatever moved; with --tolerance: none is slower by more",
-    EXIT_REGRESSED: "with --tolerance: one, or all in common, is slower by more, and by more than noise explains",
-    EXIT_NOT_MEASURED: "no workload is on both sides; or no memory, space or permission",
-}
-
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
     compare = add_command(
         commands,
-        "compare",
         _run,
-        "compare two sessions, exports or revisions of baselines, and show what moved by more than noise explains",
+        "compare: compare two sessions, exports or revisions of baselines. It shows changes beyond noise",
+        group=Group.CHANGE,
         examples=(
             "tfperf compare previous latest",
             "tfperf compare 20261121-030002-a1b2c3 20261122-030001-c8d7f4",
             "tfperf compare old.json new.json --tolerance=0.02",
             "tfperf compare main..HEAD",
         ),
-        statuses=_STATUSES,
+        statuses={
+            EXIT_GREEN: "compared, whatever moved; with --tolerance: none is slower by more",
+            EXIT_REGRESSED: "with --tolerance: one, or all in common, is slower by more, and noise does not explain it",
+            EXIT_NOT_MEASURED: "no workload is on both sides",
+        },
         parents=[history_place(), folder(Settings.baselines, "folder of the baselines")],
     )
     kinds = (

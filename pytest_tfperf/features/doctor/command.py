@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, folder
+from pytest_tfperf.console.arguments import Commands, Group, add_command, folder
 from pytest_tfperf.console.output import show, show_json
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_UNFIT
 from pytest_tfperf.core.plain_json import plain
@@ -19,21 +19,19 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
 from pytest_tfperf.reports.numbers import counted
 
-_STATUSES = STATUSES | {
-    EXIT_GREEN: "fit to measure; there may be warnings",
-    EXIT_UNFIT: "not fit: a measurement would be discarded, lost or wrong",
-}
-
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
     doctor = add_command(
         commands,
-        "doctor",
         _run,
-        "check whether this machine is fit to measure, and show the commands that fix it",
+        "doctor: check whether this machine is fit to measure. It shows the commands that fix what is wrong",
+        group=Group.START,
         examples=("tfperf doctor", "tfperf doctor --seconds 30", "tfperf doctor && pytest perf_tests"),
-        statuses=_STATUSES,
+        statuses={
+            EXIT_GREEN: "fit to measure; there may be warnings",
+            EXIT_UNFIT: "not fit: a measurement would be discarded, lost or wrong",
+        },
         parents=[folder(Settings.dir, "folder of the history, whose disk is checked")],
     )
     doctor.add_argument(

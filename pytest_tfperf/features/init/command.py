@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.console.arguments import Commands, add_command
+from pytest_tfperf.console.arguments import Commands, Group, add_command
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import IniFile, ini_file
 from pytest_tfperf.core.exit_status import EXIT_GREEN
@@ -31,10 +31,9 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     init = add_command(
         commands,
-        "init",
         _run,
-        "write a first test, a folder of baselines and settings; with --ci=github or --ci=gitlab also a CI file; "
-        "nothing is overwritten",
+        "init: write a first test, a folder of baselines and settings. --ci adds a file for CI. It overwrites nothing",
+        group=Group.START,
         examples=("tfperf init", "tfperf init --ci=github", "tfperf init ~/my-project --tests=speed_tests"),
     )
     init.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="repository (default: here)")

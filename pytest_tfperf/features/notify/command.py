@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, history_place, open_history
+from pytest_tfperf.console.arguments import Commands, Group, add_command, checked, history_place, open_history
 from pytest_tfperf.console.arguments import session_id as id_of
 from pytest_tfperf.console.output import show, show_json
 from pytest_tfperf.console.session_settings import root, setting
@@ -29,19 +29,19 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     notify = add_command(
         commands,
-        "notify",
         _notify,
-        "tell the channels of tfperf_notify what they do not know yet of a session, or which machines nobody measures",
+        "notify: send what changed to Slack, Teams, issues or other channels. tfperf_notify names them. With "
+        "--silent-for it reports machines that nobody measures",
+        group=Group.CHANGE,
         examples=(
             "tfperf notify --dry-run",
             "TFPERF_NOTIFY='slack $SLACK_URL' tfperf notify --session latest",
             "tfperf notify --silent-for 26h --ignore=dgx1-old",
         ),
-        statuses=STATUSES
-        | {
+        statuses={
             EXIT_GREEN: "the channels know all of it; with --silent-for: all machines were measured lately",
             EXIT_REGRESSED: "with --silent-for: a machine was not",
-            EXIT_NOT_MEASURED: "a channel did not take all of it, or there is no memory, space or permission",
+            EXIT_NOT_MEASURED: "a channel did not take all of it",
         },
         parents=[history_place()],
     )

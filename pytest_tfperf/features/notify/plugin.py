@@ -53,11 +53,7 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
     facts = session_events(
-        result,
-        _known(session, result),
-        settings.rerun,
-        now,
-        judges_drift=bool(settings.values.get("fail_on_drift")),
+        result, _known(session, result), settings.rerun, now, judges_drift=bool(settings.values.get("fail_on_drift"))
     )
 
     def end_of(event: Event) -> Event | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.console.arguments import (
     Commands,
+    Group,
     add_command,
     date_or_age,
     folder,
@@ -40,9 +41,9 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     report = add_command(
         commands,
-        "report",
         _run,
-        "write an HTML page or a site about a session and its history, or the same facts as JSON",
+        "report: write an HTML page or a site about a session and its history. --format=json prints its facts",
+        group=Group.EVERY_DAY,
         examples=(
             "tfperf report",
             "tfperf report --machine NAME -o nightly.html",
@@ -50,10 +51,7 @@ def add_to(commands: Commands) -> None:
             "tfperf report --site public",
             "tfperf report --session ID --format json > facts.json",
         ),
-        parents=[
-            history_place(),
-            folder(Settings.baselines, "folder of the baselines, for the documents' figures"),
-        ],
+        parents=[history_place(), folder(Settings.baselines, "folder of the baselines, for the documents' figures")],
     )
     which = report.add_mutually_exclusive_group()
     which.add_argument("--session", metavar="ID", help="a session: its id, latest or previous (default: latest)")
@@ -75,12 +73,7 @@ def add_to(commands: Commands) -> None:
         help="write a site to this folder, for a web server or as an artifact: index.html, and a file for each test "
         "that is loaded when its row is opened (default: the last session of each machine)",
     )
-    report.add_argument(
-        "--format",
-        choices=("html", "json"),
-        default="html",
-        help="html (default) or json",
-    )
+    report.add_argument("--format", choices=("html", "json"), default="html", help="html (default) or json")
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
+from pytest_tfperf.console.arguments import Commands, Group, add_command, checked
 from pytest_tfperf.console.output import show, word_of_a_program
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.command import (
@@ -64,15 +64,15 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     command = add_command(
         commands,
-        "read",
         _run,
-        "run a program for some seconds, show its steps and their rate, and print the test that gates it",
+        "read: run your program briefly, and print the test that gates it. It shows the steps and their rate",
+        group=Group.START,
         examples=(
             "tfperf read -- python train.py --epochs=1",
             "tfperf read --write perf_tests/test_train.py -- torchrun --nproc-per-node=2 train.py",
             r"tfperf read --pattern 'speed (?P<rate>[\d.,]+)' --unit images/s -- ./train.sh",
         ),
-        statuses=STATUSES | {EXIT_NOT_MEASURED: "nothing can be measured, or no memory, no space or no permission"},
+        statuses={EXIT_NOT_MEASURED: "nothing can be measured"},
     )
     command.add_argument("command", nargs="+", type=word_of_a_program, metavar="COMMAND", help="program, after --")
     command.add_argument("--write", type=Path, metavar="FILE", help="save the test in a new file")

@@ -23,21 +23,16 @@ def add_to(commands: Commands) -> None:
     """Add the command and its own commands."""
     reference = add_command(
         commands,
-        "reference",
         None,
-        "build, list and remove the environments in which baselines were recorded",
+        "reference: build, list and remove reference environments. Baselines were recorded in them",
         examples=("tfperf reference create", "tfperf reference list", "tfperf reference remove --all"),
     )
     actions = reference.add_subparsers(required=True, metavar="ACTION")
-    folders = [
-        folder(Settings.dir, "where environments lie"),
-        folder(Settings.baselines, "folder of the baselines"),
-    ]
+    folders = [folder(Settings.dir, "where environments lie"), folder(Settings.baselines, "folder of the baselines")]
     create = add_command(
         actions,
-        "create",
         _create,
-        "build the environments of a machine's baselines",
+        "create: build the environments of a machine's baselines",
         examples=("tfperf reference create", "tfperf reference create --machine=dgx1-p100"),
         parents=folders,
     )
@@ -49,18 +44,16 @@ def add_to(commands: Commands) -> None:
     )
     listing = add_command(
         actions,
-        "list",
         _list,
-        "show environments, what they serve and their disk use",
+        "list: show environments, what they serve and their disk use",
         examples=("tfperf reference list", "tfperf reference list --json"),
         parents=folders,
     )
     listing.add_argument("--json", action="store_true", help="print the environments as JSON")
     remove = add_command(
         actions,
-        "remove",
         _remove,
-        "delete an environment and its git worktrees",
+        "remove: delete an environment and its git worktrees",
         examples=("tfperf reference remove NAME", "tfperf reference remove --all"),
         parents=folders,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
+from pytest_tfperf.console.arguments import Commands, add_command, checked
 from pytest_tfperf.console.output import show, warn, width
 from pytest_tfperf.console.session_settings import folder_setting
 from pytest_tfperf.core import setting as parse
@@ -35,28 +35,23 @@ from pytest_tfperf.stores import files as stored
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baseline_file import BaselineStore
 
-_STATUSES = STATUSES | {
-    EXIT_GREEN: "all are PASS, IMPROVED or INCONCLUSIVE",
-    EXIT_REGRESSED: "one is REGRESSED",
-    EXIT_USAGE: "an option, a file or a name is wrong, and nothing was judged",
-    EXIT_NOT_MEASURED: "none is REGRESSED, but one is INVALID or TOO_NOISY, has no baseline or could not be read; "
-    "or no memory, space or permission",
-}
-
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
     command = add_command(
         commands,
-        "replay",
         _run,
-        "judge tf_cnn_benchmarks logs or exported measurements as if they were measured now",
+        "replay: judge logs or exported measurements as if measured now. The logs are those of tf_cnn_benchmarks",
         examples=(
             "tfperf replay run.log --machine=azure-nc6-dsvm --workload=resnet50-b64-horovod-device --topology=1x1",
             "kubectl logs my-pod | tfperf replay - --machine=dgx1-p100 --workload=resnet50-b64-replicated-device",
             "tfperf replay session.json --baselines=baselines",
         ),
-        statuses=_STATUSES,
+        statuses={
+            EXIT_GREEN: "all are PASS, IMPROVED or INCONCLUSIVE",
+            EXIT_REGRESSED: "one is REGRESSED",
+            EXIT_NOT_MEASURED: "none is REGRESSED; one is INVALID or TOO_NOISY, has no baseline or could not be read",
+        },
     )
     command.add_argument(
         "files",

@@ -16,13 +16,9 @@ def add_to_history(actions: Commands) -> None:
     """Add the action."""
     prune = add_command(
         actions,
-        "prune",
         _prune,
-        "delete what is older, or only its details, and free the space",
-        examples=(
-            "tfperf history prune 365d",
-            "tfperf history prune --details 30d",
-        ),
+        "prune: delete what is older, or only its details, and free the space",
+        examples=("tfperf history prune 365d", "tfperf history prune --details 30d"),
         parents=[history_place(is_action=True)],
     )
     prune.add_argument("before", type=date_or_age, metavar="AGE", help="90d, or 2026-01-31")

@@ -30,7 +30,7 @@ DETAILS_DAYS: Final[Setting[float]] = Setting(
     name="details_days",
     default=90,
     parse=_days,
-    help=f"days that the history keeps whole measurements, whose figures stay for ever; {_ALL} keeps all of them",
+    help=f"days that the history keeps whole measurements, whose figures stay until pruned; {_ALL} keeps all of them",
     is_option=False,
 )
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, history_place, open_history
+from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history
 from pytest_tfperf.console.output import show, warn
 from pytest_tfperf.console.session_settings import root, setting
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_USAGE
@@ -22,18 +22,16 @@ def add_to_history(actions: Commands) -> None:
     """Add the actions."""
     pull = add_command(
         actions,
-        "pull",
         _pull,
-        "bring the sessions that others pushed",
+        "pull: bring the sessions that others pushed",
         examples=(f"{VARIABLE}=git+. tfperf history pull", "tfperf history pull git+ssh://git@host/team/speed.git"),
         parents=[history_place(is_action=True)],
     )
     push = add_command(
         actions,
-        "push",
         _push,
-        "send the sessions that the place lacks",
-        statuses={**STATUSES, EXIT_NOT_MEASURED: "a session's rows are damaged, or no memory, space or permission"},
+        "push: send the sessions that the place lacks",
+        statuses={EXIT_NOT_MEASURED: "a session's rows are damaged"},
         examples=("tfperf history push git+.", "tfperf history push /mnt/shared/speed"),
         parents=[history_place(is_action=True)],
     )
@@ -47,9 +45,8 @@ def add_to_history(actions: Commands) -> None:
         )
     read = add_command(
         actions,
-        "import",
         _import,
-        "add sessions from files: documents of a place, or exports of one session",
+        "import: add sessions from files: documents of a place, or exports of one session",
         examples=("tfperf history import session.json.gz", "tfperf history import artifacts/*.json"),
         parents=[history_place(is_action=True)],
     )

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, folder
+from pytest_tfperf.console.arguments import Commands, Group, add_command, checked, folder
 from pytest_tfperf.console.output import show, show_json, warn, width
 from pytest_tfperf.console.session_settings import folder_setting, root
 from pytest_tfperf.core import setting as parse
@@ -22,35 +22,29 @@ from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.trial.answer import Gate, answer, trial_lines
 from pytest_tfperf.features.trial.trial import FOLDER, Trial, read
 
-_STATUSES = {
-    **STATUSES,
-    EXIT_GREEN: "the gate may block",
-    EXIT_REGRESSED: "the gate should only warn",
-    EXIT_INTERRUPTED: "interrupted; the same command goes on",
-    EXIT_NOT_MEASURED: "it could not be told: more sessions are needed, or nothing could be measured",
-}
-_STATUS_OF: Final = {
-    Gate.MAY_BLOCK: EXIT_GREEN,
-    Gate.WARN_ONLY: EXIT_REGRESSED,
-    Gate.UNDECIDED: EXIT_NOT_MEASURED,
-}
+_STATUS_OF: Final = {Gate.MAY_BLOCK: EXIT_GREEN, Gate.WARN_ONLY: EXIT_REGRESSED, Gate.UNDECIDED: EXIT_NOT_MEASURED}
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
     trial = add_command(
         commands,
-        "trial",
         _run,
-        "find out how often a gate would be wrong with your tests on this machine: it runs sessions of unchanged code, "
+        "trial: find out how often a gate would be wrong on this machine. It runs sessions of unchanged code, "
         "and sessions in which some tests lose throughput on purpose",
+        group=Group.START,
         examples=(
             "tfperf trial -- perf_tests -m gpu",
             "tfperf trial --for 2h --slowdown 0.1 -- perf_tests",
             "tfperf trial --base -- perf_tests    # of the gate for pull requests",
             "tfperf trial --from-history          # of the sessions so far, without new ones",
         ),
-        statuses=_STATUSES,
+        statuses={
+            EXIT_GREEN: "the gate may block",
+            EXIT_REGRESSED: "the gate should only warn",
+            EXIT_INTERRUPTED: "interrupted; the same command goes on",
+            EXIT_NOT_MEASURED: "more sessions are needed, or nothing could be measured",
+        },
         parents=[folder(Settings.dir, "where the trial lies, and the history for --from-history")],
     )
     trial.add_argument(

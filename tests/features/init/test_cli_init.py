@@ -188,7 +188,7 @@ def test_git_may_ignore_names_that_are_not_utf_8(tmp_path: Path) -> None:
     [
         (["no/such"], "no/such: there is no such folder"),
         ([".", "--tests=../up"], "--tests=../up: give the name of a folder"),
-        ([".", "--ci=jenkins"], "argument --ci: invalid choice: 'jenkins'"),
+        ([".", "--ci=jenkins"], "argument --ci: unknown value 'jenkins'"),
     ],
     ids=["folder", "tests", "ci"],
 )
