@@ -23,7 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
-FIRST_PAGES = "".join((ROOT / name).read_text() for name in ("README.md", "docs/install.md", "docs/tutorial.md"))
+README = (ROOT / "README.md").read_text()
+FIRST_PAGES = "".join([README, *((ROOT / "docs" / name).read_text() for name in ("install.md", "tutorial.md"))])
 PINNED = ("--constraint", str(ROOT / "constraints.txt"))
 LOWEST = ("--constraint", str(ROOT / "constraints-lowest.txt"))
 QUICK_TESTS = ("tests/core", "tests/judging", "tests/console")  # of the sdist: `make test` runs all of the checkout's

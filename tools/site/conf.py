@@ -70,7 +70,7 @@ author = "The pytest-tfperf developers"
 project_copyright = author
 release = metadata.version("pytest-tfperf")
 about = metadata.metadata("pytest-tfperf")
-addresses = dict(entry.split(", ") for entry in about.get_all("Project-URL"))
+addresses = dict(entry.split(", ") for entry in about.get_all("Project-URL") or ())
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 # The repository is the source, so that a link between any two pages is the same on GitHub and here. A link to a file
