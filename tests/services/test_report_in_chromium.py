@@ -110,7 +110,7 @@ def test_the_first_rows_are_on_the_first_screen(
     open_page: Open, colours: str, width: int, height: int, rows: int
 ) -> None:
     shown = open_page(width=width, color_scheme=colours)
-    assert bottom(shown.locator("tr.test").nth(rows - 1)) <= height
+    assert bottom(shown.locator("tr.test td.change").nth(rows - 1)) <= height
 
 
 def test_the_legend_is_above_the_table_and_the_session_below_it(open_page: Open) -> None:
@@ -118,6 +118,16 @@ def test_the_legend_is_above_the_table_and_the_session_below_it(open_page: Open)
     table, legend, session = (shown.locator(name) for name in ("#table", "#legend", "#session"))
     assert bottom(legend) < top(table) < bottom(table) < top(session)
     assert all(column in legend.inner_text() for column in ("change:", "last 30 sessions:"))
+
+
+def test_the_legend_unfolds_the_meaning_of_the_outcomes_that_the_session_has(open_page: Open) -> None:
+    shown = open_page()
+    words = shown.locator("details.legend dl")
+    before = words.is_visible()
+    shown.click("details.legend summary")
+    text = words.inner_text()
+    assert (before, text.split()[0], "INCONCLUSIVE" in text) == (False, "REGRESSED", False)
+    assert Outcome.REGRESSED.meaning.replace("`", "") in text
 
 
 def test_a_report_without_changes_has_no_legend_of_them(open_page: Open, tmp_path: Path) -> None:
@@ -511,7 +521,7 @@ def test_axe_finds_nothing_after_the_colours_were_switched(open_page: Open) -> N
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     shown = open_page(color_scheme="light")
     open_first(shown)
-    for summary in shown.locator("#session summary").all():
+    for summary in shown.locator("#session summary, details.legend summary").all():
         summary.click()
     shown.click("#theme")
     found = axe.run(shown)

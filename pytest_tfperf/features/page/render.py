@@ -14,9 +14,10 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.past import moment
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.page.curves import day
 from pytest_tfperf.lines import shortened
-from pytest_tfperf.reports.numbers import change, duration, rate
+from pytest_tfperf.reports.numbers import change, duration
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -123,15 +124,8 @@ def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    environment.filters |= {
-        "day": day,
-        "clock": _clock,
-        "duration": duration,
-        "change": change,
-        "rate": rate,
-        "ratio": "{:.3f}".format,
-        "commit": _commit,
-    }
+    environment.filters |= {"day": day, "clock": _clock, "duration": duration, "change": change, "commit": _commit}
+    environment.globals["meanings"] = {outcome: outcome.meaning for outcome in Outcome}
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.from_string(_asset("page.html.j2"))
 
