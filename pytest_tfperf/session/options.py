@@ -98,25 +98,18 @@ def add_options(parser: pytest.Parser) -> None:
     """Register every option and ini value, in one group."""
     group = parser.getgroup("tfperf", "pytest-tfperf: fail tests whose training program became slower than accepted")
     _add_recording_options(group)
-    shown = getattr(parser, "_inidict", {})  # has no public name
     for setting in (*OF_THE_SPINE, *settings_of_features()):
         default = "" if setting.default in ("", None, ()) else f" (default: {setting.default})"
-        name, is_option = f"tfperf_{setting.name}", setting.is_option
-        text = f"default of {setting.spelled}" if is_option else setting.help + default
-        parser.addini(name, text, default=None)
-        shown[name] = text, _shown_type(setting.default), None
-        if not is_option:
-            continue
-        is_flag = setting.parse is parse.flag
-        form = {"action": "store_true", "default": None} if is_flag else {"metavar": setting.metavar}
-        text = setting.help + (default if setting.default else "")
-        group.addoption(setting.spelled, dest=name, help=text, **form)
-
-
-def _shown_type(default: object) -> Any:
-    """pytest's type of a text, because each value may be `none`; `pytest --help` shows the type of the default."""
-    name = {bool: "bool", int: "int", float: "float", tuple: "linelist"}.get(type(default), "string")
-    return type("ShownType", (str,), {"__format__": lambda *_: name})("string")
+        name, is_flag = f"tfperf_{setting.name}", setting.parse is parse.flag
+        text = f"default of {setting.spelled}" if setting.is_option else setting.help + default
+        if is_flag:
+            parser.addini(name, text, type="bool", default=None)
+        else:
+            parser.addini(name, text, default=None)
+        if setting.is_option:
+            form = {"action": "store_true", "default": None} if is_flag else {"metavar": setting.metavar}
+            text = setting.help + (default if setting.default else "")
+            group.addoption(setting.spelled, dest=name, help=text, **form)
 
 
 def take_short_option(parser: pytest.Parser, words: list[str]) -> None:
@@ -186,18 +179,16 @@ def _given(config: pytest.Config, setting: Setting[Any]) -> RawSetting | None:
     value = os.environ.get(parse.variable(name))
     if value is not None and (value.strip() or not setting.is_secret):
         return RawSetting(setting, Origin.VARIABLE, value)
+    # `none` is a value of each setting, but pytest would refuse it for a flag.
+    for line in reversed(config.getoption("override_ini", None) or ()):
+        if line.startswith(f"tfperf_{name}="):
+            return RawSetting(setting, Origin.OVERRIDE, line.partition("=")[2])
     try:
         value = config.getini(f"tfperf_{name}")
-    except (TypeError, pytest.UsageError):  # pytest 9 reads a number or a boolean of pytest.toml as such
-        raise TfperfError(
-            f"{config.inipath}: tfperf_{name} is no text", next_step=f'Write its value in quotes: tfperf_{name} = "..."'
-        ) from None
-    if value is None:
-        return None
-    overrides = config.getoption("override_ini", None) or ()
-    if any(line.startswith(f"tfperf_{name}=") for line in overrides):
-        return RawSetting(setting, Origin.OVERRIDE, str(value))
-    return RawSetting(setting, Origin.INI_FILE, str(value), str(config.inipath))
+    except (TypeError, ValueError, pytest.UsageError):  # by type: pytest 9 reads values of pytest.toml as they are
+        right = "true or false, without quotes" if setting.parse is parse.flag else 'a text in quotes: "..."'
+        raise TfperfError(f"{config.inipath}: tfperf_{name} must be {right}") from None
+    return None if value is None else RawSetting(setting, Origin.INI_FILE, str(value), str(config.inipath))
 
 
 def _path(config: pytest.Config, setting: Setting[Any], path: Path | None, given: RawSetting | None) -> Path | None:
