@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections import Counter
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
@@ -16,12 +15,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pytest_tfperf import features
 from pytest_tfperf.cli import history
 from pytest_tfperf.console import output, session_settings
-from pytest_tfperf.console.arguments import Group, add_command, status_lines, unread, wrapped
+from pytest_tfperf.console.arguments import Group, status_lines, unread, wrapped
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_USAGE
-from pytest_tfperf.core.topology import Gpu, Topology
 from pytest_tfperf.errors import DOCS, TfperfError
-from pytest_tfperf.reports.numbers import size
-from pytest_tfperf.reports.table import aligned, paragraphs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,13 +85,6 @@ def parser() -> argparse.ArgumentParser:
         add_help=False,  # its options come below the commands
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    topology = add_command(
-        commands,
-        _topology,
-        "topology: show GPUs, the links between them, and the host",
-        examples=("tfperf topology", "tfperf topology --json > machine.json"),
-    )
-    topology.add_argument("--json", action="store_true", help="as JSON, to keep as a snapshot")
     actions = history.add_to(commands)
     for command in features.commands():
         if hasattr(command, "add_to"):
@@ -117,80 +106,3 @@ def _version() -> str:
         return version("pytest-tfperf")
     except PackageNotFoundError:  # run from a checkout that is not installed
         return "(not installed)"
-
-
-def _topology(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.hardware.discovery import discover
-
-    machine = discover()
-    if arguments.json:
-        output.show_json(machine.to_json())
-    else:
-        output.show(*render(machine), "")
-    return EXIT_GREEN
-
-
-# nvidia-smi's words and order, worst path first.
-_LEGEND = (
-    ("X", "the GPU itself"),
-    ("SYS", "PCIe and the link between NUMA nodes (QPI, UPI, Infinity Fabric)"),
-    ("NODE", "PCIe and the link between the host bridges of one NUMA node"),
-    ("PHB", "PCIe and one host bridge (usually the CPU)"),
-    ("PXB", "several PCIe bridges, no host bridge"),
-    ("PIX", "at most one PCIe bridge"),
-    ("NV#", "# NVLinks together"),
-    ("?", "not reported by the driver, or not usable by CUDA (MIG)"),
-)
-
-
-def render(topology: Topology) -> list[str]:
-    """Machine and host, GPUs, the matrix with CPU and NUMA affinity, and a legend; without GPUs, the reason."""
-    if not topology.gpus:
-        return _head(topology)
-    gpus = aligned([[label, *_facts(gpu)] for label, gpu in zip(_labels(topology.gpus), topology.gpus, strict=True)])
-    legend = ["Legend", *(f"  {word:<4} = {meaning}" for word, meaning in _LEGEND)]
-    return paragraphs(_head(topology), gpus, _matrix(topology), legend)
-
-
-def _head(topology: Topology) -> list[str]:
-    host = topology.host
-    name = f"{host.hostname}: " if host.hostname else ""
-    physical = f" ({host.physical_cores} physical)" if host.physical_cores else ""
-    memory = f", {size(host.memory_bytes)}" if host.memory_bytes is not None else ""
-    cuda = f", CUDA {topology.cuda_version}" if topology.cuda_version else ""
-    kernel = f", Linux {host.kernel}" if host.kernel else ""
-    cores = f"{host.usable_cores} of {host.total_cores} cores usable{physical}"
-    lines = [
-        ("machine", topology.machine),
-        ("host", f"{name}{host.cpu_model}, {cores}{memory}{kernel}"),
-        ("driver", f"{topology.driver_version}{cuda}" if topology.driver_version else "none"),
-        ("GPUs", topology.describe() if topology.gpus else f"none: {topology.why_no_gpus}"),
-        *(("note", note) for note in topology.notes),
-    ]
-    return [f"{label:<8} {text}" for label, text in lines]
-
-
-def _facts(gpu: Gpu) -> list[str]:
-    capability = ".".join(map(str, gpu.compute_capability)) if gpu.compute_capability else "?"
-    rate = "?" if gpu.fp32_tflops is None else f"{gpu.fp32_tflops:.1f}"
-    pcie = f"PCIe {gpu.pcie_generation or '?'} x{gpu.pcie_width or '?'}"
-    return [gpu.name, size(gpu.memory_bytes), f"compute {capability}", f"{rate} TFLOP/s FP32", pcie, gpu.uuid]
-
-
-def _matrix(topology: Topology) -> list[str]:
-    labels = _labels(topology.gpus)
-    rows = [["", *labels, "CPU Affinity", "NUMA Affinity"]]
-    for label, gpu, links in zip(labels, topology.gpus, topology.links, strict=True):
-        node = "N/A" if gpu.numa_node is None else str(gpu.numa_node)
-        rows.append([label, *(" X" if link is None else str(link) for link in links), gpu.cpu_affinity or "N/A", node])
-    return aligned(rows)
-
-
-def _labels(gpus: Sequence[Gpu]) -> list[str]:
-    """ "GPU0", with NVML's index; "GPU0.1" for a MIG device of a GPU."""
-    counts: Counter[int] = Counter()
-    labels = []
-    for gpu in gpus:
-        labels.append(f"GPU{gpu.index}.{counts[gpu.index]}" if gpu.mig else f"GPU{gpu.index}")
-        counts[gpu.index] += 1
-    return labels
