@@ -12,8 +12,8 @@ import pytest
 from tools.pictures.report import PICTURES
 from tools.pictures.terminal import Screens, screens
 
-# Facts of the machine, of one run, and what depends on chance.
-MASKED = re.compile(r"\x1b\[[\d;]*m|\([^)]*\)|\S*\d\S*|[^\w\s]")
+# Colours, the state of the machine, what stands in brackets, and words with figures.
+MASKED = re.compile(r"\x1b\[[\d;]*m|^ +machine .*|\([^)]*\)|\S*\d\S*|[^\w\s]", re.MULTILINE)
 
 
 def words(text: str) -> set[str]:
@@ -21,8 +21,10 @@ def words(text: str) -> set[str]:
 
 
 def words_of(picture: Path) -> set[str]:
-    texts = re.findall(r"<text\b[^>]*>(.*?)</text>", picture.read_text(), re.DOTALL)
-    return words(" ".join(html.unescape(text).replace("\xa0", " ") for text in texts))
+    lines: dict[str, str] = {}
+    for height, text in re.findall(r'<text\b[^>]* y="([\d.]+)"[^>]*>(.*?)</text>', picture.read_text(), re.DOTALL):
+        lines[height] = lines.get(height, "") + html.unescape(text).replace("\xa0", " ")
+    return words("\n".join(lines.values()))
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,12 @@ def test_the_session_has_the_words_of_its_picture(shown: Screens) -> None:
 
 def test_the_progress_line_has_the_words_of_its_picture(shown: Screens) -> None:
     assert words_of(PICTURES / "progress.svg") - words(shown.progress) == set()
+
+
+def test_the_failure_that_the_readme_shows_is_that_of_the_picture() -> None:
+    readme = (PICTURES.parents[1] / "README.md").read_text()
+    (shown,) = re.findall(r"^```text\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    assert words(shown) - words_of(PICTURES / "session.svg") == set()
 
 
 def test_the_curves_of_power_have_the_words_of_their_picture(tmp_path: Path) -> None:

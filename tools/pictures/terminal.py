@@ -1,7 +1,7 @@
 """Draws session.svg and progress.svg: a real session of four programs, after what they read became slower or faster.
 
 It needs tmux and PyTorch, and takes about two minutes: baselines are recorded first. What the terminal shows is not
-edited; what comes before the failures is left out.
+edited, but lines above the progress and above the failures are left out.
 """
 
 from __future__ import annotations
@@ -125,9 +125,8 @@ def screens(report: Path) -> Screens:
         with Terminal(command, folder) as terminal:
             progress = terminal.wait_for(lambda text: re.search(r"steps \d+/\d+ .*/s", text) is not None)
             session = terminal.wait_for(lambda text: re.search(r"=+ .* in [\d.]+s .*=$", text) is not None)
-            lines = session.splitlines()
-            first = next(number for number, line in enumerate(lines) if "= FAILURES =" in line)
-            return Screens(progress, "\n".join(lines[first:]))
+            command, *_, line = progress.splitlines()
+            return Screens(f"{command}\n{line}", session[session.rindex("\n", 0, session.index("= FAILURES =")) + 1 :])
 
 
 def _write(folder: Path, programs: dict[str, float]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_tfperf.cli import render
+from pytest_tfperf.features.topology import render
 from tests.helpers.machines import load
 
 DGX1, H200 = load("dgx1-p100"), load("h200")
