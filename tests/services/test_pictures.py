@@ -12,12 +12,14 @@ import pytest
 from tools.pictures.report import PICTURES
 from tools.pictures.terminal import Screens, screens
 
-# Colours, the state of the machine, what stands in brackets, and words with figures.
-MASKED = re.compile(r"\x1b\[[\d;]*m|^ +machine .*|\([^)]*\)|\S*\d\S*|[^\w\s]", re.MULTILINE)
+# Colours, the state of the machine, a path, what stands in brackets, and words with figures.
+MASKED = re.compile(r"\x1b\[[\d;]*m|^ +machine .*|^report: .*|\([^)]*\)|\S*\d\S*|[^\w\s]", re.MULTILINE)
 
 
 def words(text: str) -> set[str]:
-    return set(MASKED.sub(" ", text).split())
+    return {
+        word for word in MASKED.sub(" ", text).split() if len(word) > 3
+    }  # no units, some of which depend on a figure
 
 
 def words_of(picture: Path) -> set[str]:
