@@ -154,7 +154,7 @@ def draw(path: Path, screen: str) -> None:
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
     for text in AnsiDecoder().decode(screen):  # a colour holds until it is changed, across lines too
         console.print(text, no_wrap=True, overflow="crop")
-    picture = console.export_svg(title="pytest-tfperf", unique_id=path.stem)
+    picture = console.export_svg(title="", unique_id=path.stem)
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)  # nothing is fetched from elsewhere
     picture = picture.replace("<text ", '<text xml:space="preserve" ')
     path.write_text("\n".join(line.rstrip() for line in picture.splitlines()) + "\n")
