@@ -58,7 +58,7 @@ TESTED_EXTRAS := data,pandas,postgres,sharing,tensorflow
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: perf baselines test test-slow test-all test-lowest test-services test-stores test-nodes \
-  test-frameworks test-install mutants environment-of-ci horovod lint docs check clean
+  test-frameworks test-install test-readme mutants environment-of-ci horovod lint docs check clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
@@ -121,6 +121,10 @@ test-frameworks: $(FRAMEWORKS)/.installed
 test-install: dist
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python -m tools.install_check dist
+
+# README, typed from its first line to its first red test, with PyTorch and with Keras, on a machine that does nothing else.
+test-readme: dist
+	$(BIN)/python -m tools.install_check dist readme
 
 # Changes of the package that a test should notice: those of meaning, which tests/changes_of_meaning.toml lists, and small
 # mechanical ones. `make mutants MUTANTS=judging/thresholds.py` tries a part of the package, SAMPLE=150 some of all, and

@@ -12,14 +12,14 @@ import pytest
 from tools.pictures.report import PICTURES
 from tools.pictures.terminal import Screens, screens
 
-# Colours, the state of the machine, a path, what stands in brackets, and words with figures.
-MASKED = re.compile(r"\x1b\[[\d;]*m|^ +machine .*|^report: .*|\([^)]*\)|\S*\d\S*|[^\w\s]", re.MULTILINE)
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+# The state of the machine, a path, what stands in brackets, words with figures, and lines of signs.
+MASKED = re.compile(r"^ +machine .*|^report: .*|\([^)]*\)|\S*\d\S*|[^\w\s]|_{3,}", re.MULTILINE)
 
 
 def words(text: str) -> set[str]:
-    return {
-        word for word in MASKED.sub(" ", text).split() if len(word) > 3
-    }  # no units, some of which depend on a figure
+    masked = MASKED.sub(" ", COLOUR.sub("", text))
+    return {word for word in masked.split() if len(word) > 3}  # no units, some of which depend on a figure
 
 
 def words_of(picture: Path) -> set[str]:
