@@ -1,7 +1,7 @@
 """`make test-install`: use a wheel and an sdist as strangers do, in environments of their own.
 
     python -m tools.install_check dist
-    python -m tools.install_check dist readme      # `make test-readme`: what README says, from its first line to a red test
+    python -m tools.install_check dist readme      # `make test-readme`: README, from its first line to a red test
 
 Nothing there knows this checkout. Each runs commands of the first pages in an empty folder. A Python that is not to be
 had is named and left out; all else has to work.

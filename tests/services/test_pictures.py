@@ -13,8 +13,8 @@ from tools.pictures.report import PICTURES
 from tools.pictures.terminal import Screens, screens
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
-# The state of the machine, a path, what stands in brackets, words with figures, and lines of signs.
-MASKED = re.compile(r"^ +machine .*|^report: .*|\([^)]*\)|\S*\d\S*|[^\w\s]|_{3,}", re.MULTILINE)
+# The machine and its state, a path, what stands in brackets, words with figures, and lines of signs.
+MASKED = re.compile(r"^ +machine .*|cores of [^(\n:]*|^report: .*|\([^)]*\)|\S*\d\S*|[^\w\s]|_{3,}", re.MULTILINE)
 
 
 def words(text: str) -> set[str]:
