@@ -101,8 +101,10 @@ def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequ
         yield ("It was measured and not judged.",)
         return
     yield (f"The throughput: {verdict.outcome}: {verdict.why}." if figures else f"{outcome(m)}: {verdict.why}.",)
-    if m.outcome is not None and m.is_decided:
-        yield _section(f"What does {m.outcome} mean?", [m.outcome.meaning])
+    # The words are of speed. A gain over the common drift alone is not to be recorded, as `_steps` says.
+    is_relative = verdict.outcome is Outcome.IMPROVED and (verdict.change or 0.0) <= 0
+    if m.is_decided and m.outcome is verdict.outcome and not is_relative:
+        yield _section(f"What does {verdict.outcome} mean?", [verdict.outcome.meaning])
     if facts := list(_labelled([*throughput_lines(m, verdict), *environment_lines(m)])):
         yield _section("What was measured, and held against what?", facts)
     row, decision = verdict.baseline, verdict.decision

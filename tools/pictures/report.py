@@ -7,11 +7,11 @@ the simulated weeks, by which a test sees that the page has changed since.
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from pytest_tfperf import features
 from pytest_tfperf.features.page.facts import report_facts
 from pytest_tfperf.features.page.render import page, site
 from pytest_tfperf.features.page.site import write
@@ -70,8 +71,13 @@ def written(folder: Path, scope: str = "", **changes: Any) -> Path:
 
 
 def digest() -> str:
-    """Tell one look of the page from another: changes with its code and styles, and not with the machine or version."""
-    return hashlib.sha256(drawn().replace(version("pytest-tfperf").encode(), b"")).hexdigest()[:16]
+    """Tell one look of the page from another by its styles, scripts and words.
+
+    Numbers are left out of the page itself: their last digits differ between processors.
+    """
+    assets = sorted((Path(features.__file__).parent / "page" / "assets").iterdir())
+    words = re.sub(rb"\d+(\.\d+)?(e-?\d+)?", b"", drawn())
+    return hashlib.sha256(b"".join([*(file.read_bytes() for file in assets), words])).hexdigest()[:16]
 
 
 def draw(real: Path) -> None:
