@@ -103,7 +103,7 @@ def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequ
     yield (f"The throughput: {verdict.outcome}: {verdict.why}." if figures else f"{outcome(m)}: {verdict.why}.",)
     # The words are of speed. A gain over the common drift alone is not to be recorded, as `_steps` says.
     is_relative = verdict.outcome is Outcome.IMPROVED and (verdict.change or 0.0) <= 0
-    if m.is_decided and m.outcome is verdict.outcome and not is_relative:
+    if verdict.outcome is not None and m.is_decided and m.outcome is verdict.outcome and not is_relative:
         yield _section(f"What does {verdict.outcome} mean?", [verdict.outcome.meaning])
     if facts := list(_labelled([*throughput_lines(m, verdict), *environment_lines(m)])):
         yield _section("What was measured, and held against what?", facts)
